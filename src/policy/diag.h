@@ -1,0 +1,46 @@
+/* What is wrong, or odd, with a policy: every finding of one pass, each with its place.
+ *
+ * Text form, one a line, as a compiler writes it:
+ *   policy.yaml:12:9: error: limits[2].ratee: unknown field; did you mean `rate`?
+ * JSON form: {"severity","file","line","column","field","message"}. */
+#ifndef SL_POLICY_DIAG_H
+#define SL_POLICY_DIAG_H
+
+#include "base/alloc.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+enum sl_severity { SL_DIAG_WARNING, SL_DIAG_ERROR };
+
+struct sl_diag {
+    enum sl_severity severity;
+    unsigned line, column; /* from 1; 0 when the whole file is meant */
+    char *file;            /* the policy file or keys_file */
+    char *field;           /* "limits[2].rate", "" when none */
+    char *message;
+};
+
+/* Bounded: after SL_DIAGS_MAX findings the rest are only counted (n_dropped). */
+#define SL_DIAGS_MAX 200
+
+struct sl_diags {
+    struct sl_alloc alloc;
+    struct sl_diag *list; /* in order of file position */
+    size_t n, n_errors, n_warnings, n_dropped;
+};
+
+void sl_diags_init(struct sl_diags *diags, struct sl_alloc alloc);
+void sl_diags_fini(struct sl_diags *diags);
+
+/* Adds a finding; never fails (out of memory only counts it). */
+void sl_diags_add(struct sl_diags *diags, enum sl_severity severity, const char *file, unsigned line, unsigned column,
+                  const char *field, const char *format, ...) __attribute__((format(printf, 7, 8)));
+
+/* Writes all of them in the text form. */
+void sl_diags_print(const struct sl_diags *diags, FILE *out);
+
+/* Writes one finding in the text form without the newline, at most size bytes with the NUL. */
+void sl_diag_format(const struct sl_diag *diag, char *buf, size_t size);
+
+#endif
