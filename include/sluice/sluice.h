@@ -15,8 +15,9 @@
  *
  *     sluice_close(&limiter);
  *
- * The library keeps no global state, never prints and never exits, and allocates nothing while it decides. Every function may be called from any thread
- * at the same time, except where said. Functions return 0 or a negative SLUICE_E... code; being over a limit is a verdict, not an error.
+ * The library keeps no global state, never prints and never exits, and allocates nothing while it decides. Every
+ * function may be called from any thread at the same time, except where said. Functions return 0 or a negative
+ * SLUICE_E... code; being over a limit is a verdict, not an error.
  *
  * Copyright: Apache-2.0. */
 #ifndef SLUICE_SLUICE_H
@@ -40,7 +41,8 @@ extern "C" {
 #define SLUICE_VERSION_MINOR 1
 #define SLUICE_VERSION_PATCH 0
 
-/* ---- errors ---------------------------------------------------------------------------------------------------- */
+/* ---- errors
+ * ---------------------------------------------------------------------------------------------------- */
 
 #define SLUICE_OK 0
 #define SLUICE_ENOMEM (-1)       /* out of memory */
@@ -52,7 +54,8 @@ extern "C" {
 #define SLUICE_ENOTFOUND (-7)    /* no such thing */
 #define SLUICE_EUNSUPPORTED (-8) /* not supported on this machine */
 
-/* ---- requests and verdicts ------------------------------------------------------------------------------------- */
+/* ---- requests and verdicts
+ * ------------------------------------------------------------------------------------- */
 
 #define SLUICE_KEY_MAX 512         /* bytes of a key, at least 1 */
 #define SLUICE_SCOPE_MAX 2048      /* bytes of a scope */
@@ -71,8 +74,8 @@ struct sluice_label {
     size_t value_len;
 };
 
-/* A request. Strings are borrowed for the call, need no NUL, and are opaque bytes; NUL and control characters (0x00-0x1f, 0x7f) are refused. An absent
- * optional string has a NULL pointer. */
+/* A request. Strings are borrowed for the call, need no NUL, and are opaque bytes; NUL and control characters
+ * (0x00-0x1f, 0x7f) are refused. An absent optional string has a NULL pointer. */
 struct sluice_request {
     const char *key; /* required */
     size_t key_len;
@@ -115,8 +118,8 @@ struct sluice_verdict {
     uint8_t warn_at_percent; /* of the deciding limit; 0 when it has none */
     int64_t limit;           /* tokens; -1 unknown (unlimited, unmatched) */
     int64_t remaining;       /* tokens; -1 unknown */
-    int64_t
-        retry_after_ms; /* 0 when allowed, -1 never, else >= 1: the same request sent then is allowed if nothing came between */
+    /* 0 when allowed, -1 never, else >= 1: the same request sent then is allowed if nothing came between */
+    int64_t retry_after_ms;
     int64_t reset_after_ms;               /* until the limit is whole again; 0 when unknown */
     int64_t reset_at_ms;                  /* the same as Unix time in ms; -1 unknown */
     int64_t delay_ms;                     /* leaky_bucket: hold an admitted request this long */
@@ -127,7 +130,8 @@ struct sluice_verdict {
 
 /* "local", "shared", "degraded"; "" for another number. */
 SLUICE_API const char *sluice_source_name(int source);
-/* "rate_limited", "cost_exceeds_limit", "store_unavailable", "blocked", "unmatched"; "" for none or another number. */
+/* "rate_limited", "cost_exceeds_limit", "store_unavailable", "blocked", "unmatched"; "" for none or another
+ * number. */
 SLUICE_API const char *sluice_reason_name(int reason);
 
 #ifdef __cplusplus

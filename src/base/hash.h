@@ -1,4 +1,5 @@
-/* Keyed hashing: SipHash with a 128-bit result (Aumasson, Bernstein 2012; the 128-bit variant of the reference code).
+/* Keyed hashing: SipHash with a 128-bit result (Aumasson, Bernstein 2012; the 128-bit variant of the reference
+ * code).
  *
  * Keys are never stored: a bucket is found by a 128-bit fingerprint under a secret, so nobody can aim at another's
  * bucket or at one group of the table. SipHash-1-3 is what the table uses; 2-4 exists so that a test can compare

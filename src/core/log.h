@@ -1,8 +1,8 @@
 /* The sliding log's rule, apart from where its entries are kept.
  *
- * An entry (t, cost) is in force in (t - PERIOD, t]: it leaves exactly one period after it was made. The holder walks
- * its entries oldest first and feeds those still in force; core keeps the sum and finds the instant at which enough of them
- * will have expired. Entries of one microsecond may be merged. Pure; any thread. */
+ * An entry (t, cost) is in force in (t - PERIOD, t]: it leaves exactly one period after it was made. The holder
+ * walks its entries oldest first and feeds those still in force; core keeps the sum and finds the instant at
+ * which enough of them will have expired. Entries of one microsecond may be merged. Pure; any thread. */
 #ifndef SL_CORE_LOG_H
 #define SL_CORE_LOG_H
 
@@ -15,11 +15,13 @@ static inline bool sl_log_in_force(const struct sl_shape *shape, uint64_t t_us, 
 }
 
 /* First step: judges `cost` against the sum of the entries in force. Fills every field of the decision but
- * log_fit_us, which a rejection needs from sl_log_fit. newest_us: time of the newest entry in force, 0 when there is none. */
+ * log_fit_us, which a rejection needs from sl_log_fit. newest_us: time of the newest entry in force, 0 when there
+ * is none. */
 void sl_log_decide(const struct sl_shape *shape, uint64_t sum, uint64_t newest_us, uint64_t now_us, uint32_t cost,
                    struct sl_decision *ret_decision);
 
-/* Second step, for rejections that are not `never`: call with each entry in force, oldest first, until it returns true. */
+/* Second step, for rejections that are not `never`: call with each entry in force, oldest first, until it returns
+ * true. */
 bool sl_log_fit(const struct sl_shape *shape, struct sl_decision *decision, uint64_t *freed, uint64_t t_us,
                 uint32_t entry_cost);
 

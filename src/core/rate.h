@@ -1,4 +1,5 @@
-/* Rates as they are written: `COUNT/PERIOD`, e.g. `100/s`, `5/15m`, `7/3333ms`, or the words `unlimited`, `blocked`.
+/* Rates as they are written: `COUNT/PERIOD`, e.g. `100/s`, `5/15m`, `7/3333ms`, or the words `unlimited`,
+ * `blocked`.
  *
  *   COUNT   1 ... 10^9, decimal digits only
  *   PERIOD  a unit (ms s m h d) with an optional whole number before it; 1 ms ... 366 d
@@ -22,12 +23,13 @@ struct sl_rate {
     uint64_t period_us; /* SL_RATE_LIMITED only */
 };
 
-/* Parses len bytes. Returns 0, or SL_EINVALID with *ret_why set to a sentence fragment that says what is wrong and
- * what would be right ("0/s would reject everything: write `blocked`, or `unlimited` for no limit"); static storage. */
+/* Parses len bytes. Returns 0, or SL_EINVALID with *ret_why set to a sentence fragment that says what is wrong
+ * and what would be right ("0/s would reject everything: write `blocked`, or `unlimited` for no limit"); static
+ * storage. */
 int sl_rate_parse(const char *text, size_t len, struct sl_rate *ret_rate, const char **ret_why);
 
-/* Parses a duration (`250ms`, `15m`, `1s`, also a bare unit) to microseconds with the same units. Range: 1 ms ... 366 d.
- * Returns 0 or SL_EINVALID with *ret_why. */
+/* Parses a duration (`250ms`, `15m`, `1s`, also a bare unit) to microseconds with the same units. Range: 1 ms ...
+ * 366 d. Returns 0 or SL_EINVALID with *ret_why. */
 int sl_duration_parse(const char *text, size_t len, uint64_t *ret_us, const char **ret_why);
 
 /* The canonical text of a rate ("100/s", "5/15m", "unlimited"); the largest unit that divides the period. Writes at

@@ -1,7 +1,7 @@
 /* A shape: one rate of one limit, with its algorithm, prepared for deciding.
  *
- * All arithmetic below the public names is exact, in whole ticks of 1 us plus a numerator over `n`:
- * with COUNT/PERIOD in lowest terms n/p (p in us), one token is p/n us = token_us + token_frac/n. Because SPEC bounds
+ * All arithmetic below the public names is exact, in whole ticks of 1 us plus a numerator over `n`: with
+ * COUNT/PERIOD in lowest terms n/p (p in us), one token is p/n us = token_us + token_frac/n. Because SPEC bounds
  * burst*PERIOD/COUNT to 100 years, every sum of such mixed numbers fits two 64-bit words; no 128-bit integer is
  * needed on the hot path. Immutable after sl_shape_init; any thread. */
 #ifndef SL_CORE_SHAPE_H
@@ -35,8 +35,8 @@ struct sl_shape {
     uint32_t cap_frac;
 };
 
-/* Prepares a shape. `burst` is 0 for the default (COUNT); windows take none. Returns 0, or SL_EINVALID with *ret_why
- * (what is out of range, and the range) and nothing written. `rate` must be SL_RATE_LIMITED. */
+/* Prepares a shape. `burst` is 0 for the default (COUNT); windows take none. Returns 0, or SL_EINVALID with
+ * *ret_why (what is out of range, and the range) and nothing written. `rate` must be SL_RATE_LIMITED. */
 int sl_shape_init(struct sl_shape *ret_shape, enum sl_algorithm algorithm, const struct sl_rate *rate, uint32_t burst,
                   const char **ret_why);
 

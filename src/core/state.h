@@ -11,14 +11,15 @@
  *        sliding_window_counter       [prev 32 | cur 32]  whole = end of cur's window + PERIOD
  *        sliding_window_log           [lock owner 32 | entry index 32]  whole = newest entry + PERIOD
  *
- * The one invariant of all of them: a state whose `whole` is <= now (frac == 0) or < now says nothing: the bucket is
- * whole, and so is a bucket that has no state at all. Expiry therefore needs no timer and no knowledge of the shape:
- * sl_state_is_dead(state, now) is true of every whole bucket. The all-zero state is the empty one.
- * `claim` and `log` belong to the table.
+ * The one invariant of all of them: a state whose `whole` is <= now (frac == 0) or < now says nothing: the bucket
+ * is whole, and so is a bucket that has no state at all. Expiry therefore needs no timer and no knowledge of the
+ * shape: sl_state_is_dead(state, now) is true of every whole bucket. The all-zero state is the empty one. `claim`
+ * and `log` belong to the table.
  *
- * `version` tells states written under another shape of the same limit (after a reload). A bucket then keeps its debt
- * in time, rounded up to a whole tick and capped at the new full debt; a window keeps its count, in the window that contains now.
- * A state further ahead of now than its shape allows (a damaged or foreign one) is healed the same way.
+ * `version` tells states written under another shape of the same limit (after a reload). A bucket then keeps its
+ * debt in time, rounded up to a whole tick and capped at the new full debt; a window keeps its count, in the
+ * window that contains now. A state further ahead of now than its shape allows (a damaged or foreign one) is
+ * healed the same way.
  *
  * Nothing here can fail, and any bit pattern is a valid input. */
 #ifndef SL_CORE_STATE_H
@@ -44,8 +45,8 @@ static inline uint64_t sl_state_whole_us(struct sl_state s)
     return s.lo & SL_STATE_WHOLE_MASK;
 }
 
-/* True when the bucket is whole again at now_us whatever its shape, so that its slot may be reused. A fraction of a tick
- * counts as a tick. Undefined for claims. */
+/* True when the bucket is whole again at now_us whatever its shape, so that its slot may be reused. A fraction of
+ * a tick counts as a tick. Undefined for claims. */
 static inline bool sl_state_is_dead(struct sl_state s, uint64_t now_us)
 {
     return sl_state_whole_us(s) < now_us;
@@ -67,8 +68,8 @@ struct sl_decision {
     uint64_t log_fit_us;    /* rejected: when enough entries will have expired */
 };
 
-/* Decides a request of `cost` (0 ... SL_COST_MAX) at now_us (<= SL_TIME_MAX_US). Cost 0 spends nothing, is always allowed
- * and never `changed`. Not for SL_SLIDING_WINDOW_LOG. Any thread; pure. */
+/* Decides a request of `cost` (0 ... SL_COST_MAX) at now_us (<= SL_TIME_MAX_US). Cost 0 spends nothing, is always
+ * allowed and never `changed`. Not for SL_SLIDING_WINDOW_LOG. Any thread; pure. */
 void sl_decide(const struct sl_shape *shape, struct sl_state state, uint64_t now_us, uint32_t cost,
                struct sl_decision *ret_decision);
 
@@ -90,10 +91,11 @@ void sl_decision_numbers(const struct sl_shape *shape, const struct sl_decision 
 uint32_t sl_decision_remaining(const struct sl_shape *shape, const struct sl_decision *decision);
 
 /* Takes back a charge (see docs/core.md, "Safe refund"). `current` is the bucket's state now, `charge` the
- * decision whose `after` was stored, now_us a clock reading made after it. Returns true and the state to store in its place,
- * or false when there is nothing to give back. Never makes room that time alone would not have made:
- * if current is still what the charge wrote, the old state returns; else debt falls by max(0, cost*token - (now - charge time)).
- * Windows: the count falls by the cost while the charge's window is still in force. Not for the log. Pure. */
+ * decision whose `after` was stored, now_us a clock reading made after it. Returns true and the state to store in
+ * its place, or false when there is nothing to give back. Never makes room that time alone would not have made:
+ * if current is still what the charge wrote, the old state returns; else debt falls by max(0, cost*token - (now -
+ * charge time)). Windows: the count falls by the cost while the charge's window is still in force. Not for the
+ * log. Pure. */
 bool sl_refund(const struct sl_shape *shape, struct sl_state current, const struct sl_decision *charge, uint64_t now_us,
                struct sl_state *ret_state);
 

@@ -1,7 +1,7 @@
 /* Client addresses: parsed strictly, compared as bytes, grouped, and written in one spelling.
  *
- * IPv4 is four decimal octets without leading zeros (never octal). IPv6 is RFC 4291 text, any case; a zone id is dropped, an
- * IPv4-mapped address (::ffff:1.2.3.4 in any spelling) is the IPv4 address. Pure; any thread. */
+ * IPv4 is four decimal octets without leading zeros (never octal). IPv6 is RFC 4291 text, any case; a zone id is
+ * dropped, an IPv4-mapped address (::ffff:1.2.3.4 in any spelling) is the IPv4 address. Pure; any thread. */
 #ifndef SL_IDENTITY_ADDRESS_H
 #define SL_IDENTITY_ADDRESS_H
 
@@ -23,18 +23,21 @@ struct sl_address {
 int sl_address_parse(const char *text, size_t len, struct sl_address *ret_address);
 
 /* Parses one element of a forwarding header: optional spaces, quotes, brackets, port, zone ("203.0.113.9:51",
- * "\"[2001:db8::7]:443\"", " 2001:db8::7 "). Returns 0; SL_EINVALID for `unknown`, obfuscated identifiers and garbage. */
+ * "\"[2001:db8::7]:443\"", " 2001:db8::7 "). Returns 0; SL_EINVALID for `unknown`, obfuscated identifiers and
+ * garbage. */
 int sl_address_parse_node(const char *text, size_t len, struct sl_address *ret_address);
 
 /* From an IPv4 or IPv6 socket address. Returns 0; SL_EUNSUPPORTED for another family. */
 int sl_address_from_sockaddr(const struct sockaddr *sa, struct sl_address *ret_address);
 
-/* The key of an address: IPv4 as it is ("192.0.2.1"); IPv6 in RFC 5952 text, cut to prefix_len bits (1 ... 128) and, when that is less than 128,
- * with the prefix written: "2001:db8:1:2::/64". Returns the length; buf is NUL-terminated. */
+/* The key of an address: IPv4 as it is ("192.0.2.1"); IPv6 in RFC 5952 text, cut to prefix_len bits (1 ... 128)
+ * and, when that is less than 128, with the prefix written: "2001:db8:1:2::/64". Returns the length; buf is
+ * NUL-terminated. */
 size_t sl_address_key(const struct sl_address *address, unsigned prefix_len, char buf[SL_ADDRESS_TEXT_MAX]);
 
-/* Normalises an address or an own key ("2001:db8:1:2::/64") given as text to the key under prefix_len: what `address` and a key of type address go
- * through before they are looked up. Returns 0 and the length in *ret_len, or SL_EINVALID. */
+/* Normalises an address or an own key ("2001:db8:1:2::/64") given as text to the key under prefix_len: what
+ * `address` and a key of type address go through before they are looked up. Returns 0 and the length in *ret_len,
+ * or SL_EINVALID. */
 int sl_address_normalise(const char *text, size_t len, unsigned prefix_len, char buf[SL_ADDRESS_TEXT_MAX],
                          size_t *ret_len);
 

@@ -1,8 +1,8 @@
 /* Who the client is, behind proxies (SPEC section 7).
  *
- * The peer's address counts unless the peer is trusted; then the one configured header is walked from the right, over all its lines in order,
- * and the first address that is not a trusted proxy is the client; all trusted: the leftmost. A bad element stops the
- * walk at the last good address. Pure; any thread. */
+ * The peer's address counts unless the peer is trusted; then the one configured header is walked from the right,
+ * over all its lines in order, and the first address that is not a trusted proxy is the client; all trusted: the
+ * leftmost. A bad element stops the walk at the last good address. Pure; any thread. */
 #ifndef SL_IDENTITY_FORWARDED_H
 #define SL_IDENTITY_FORWARDED_H
 
@@ -27,8 +27,8 @@ struct sl_forwarded_result {
     bool malformed;   /* the walk met something that is no address (for a counter) */
 };
 
-/* peer: the connection's address. trusted: the policy's trusted_proxies. lines: the values of every line of the configured header, in the order received;
- * borrows them for the call. Always gives an answer. */
+/* peer: the connection's address. trusted: the policy's trusted_proxies. lines: the values of every line of the
+ * configured header, in the order received; borrows them for the call. Always gives an answer. */
 struct sl_forwarded_result sl_forwarded_client(enum sl_forwarded_kind kind, const struct sl_address *peer,
                                                const struct sl_cidr *trusted, size_t n_trusted,
                                                const struct sl_span *lines, size_t n_lines);

@@ -1,8 +1,9 @@
 /* One decision, whole: resolve, look, charge, report (SPEC section 4 with the memory store).
  *
- * A limiter owns a table and the policy in force. A request that meets several buckets is decided all-or-nothing: look at all first (a
- * rejection ends there and writes nothing), then charge from the narrowest to the widest, and give back safely what a lost race had charged. Policies are
- * swapped whole: every decision sees one policy from its start to its end. All functions: any thread. */
+ * A limiter owns a table and the policy in force. A request that meets several buckets is decided all-or-nothing:
+ * look at all first (a rejection ends there and writes nothing), then charge from the narrowest to the widest,
+ * and give back safely what a lost race had charged. Policies are swapped whole: every decision sees one policy
+ * from its start to its end. All functions: any thread. */
 #ifndef SL_LIMITER_LIMITER_H
 #define SL_LIMITER_LIMITER_H
 
@@ -22,8 +23,8 @@ void sl_limiter_free(struct sl_limiter *limiter);
 
 struct sl_table *sl_limiter_table(struct sl_limiter *limiter);
 
-/* Puts a policy in force (takes the reference); the old one goes when its last decision has ended, which this call waits for (microseconds). Buckets keep
- * their state while their limit's name and algorithm stay. */
+/* Puts a policy in force (takes the reference); the old one goes when its last decision has ended, which this
+ * call waits for (microseconds). Buckets keep their state while their limit's name and algorithm stay. */
 void sl_limiter_set_policy(struct sl_limiter *limiter, struct sl_policy *policy);
 
 /* A reference to the policy in force; release it with sl_policy_unref. For everything but decisions. */
@@ -44,14 +45,15 @@ struct sl_report {
     struct sl_report_item items[2 * SL_ITEMS_MAX];
 };
 
-/* Decides one request, now. Returns 0 and a verdict, or SL_EINVALID when the request is out of SPEC section 5's ranges (nothing charged;
- * *ret_field and *ret_why say what, as sl_request_check). `report`, `ret_field` and `ret_why` may be NULL. */
+/* Decides one request, now. Returns 0 and a verdict, or SL_EINVALID when the request is out of SPEC section 5's
+ * ranges (nothing charged; *ret_field and *ret_why say what, as sl_request_check). `report`, `ret_field` and
+ * `ret_why` may be NULL. */
 int sl_limiter_check(struct sl_limiter *limiter, const struct sluice_request *request,
                      struct sluice_verdict *ret_verdict, struct sl_report *report, const char **ret_field,
                      const char **ret_why);
 
-/* Decides n requests in order, at one reading of the clock, with prefetching. All are validated first: one bad request and none is decided; *ret_bad is its index.
- * ret_reports may be NULL, else an array of n. */
+/* Decides n requests in order, at one reading of the clock, with prefetching. All are validated first: one bad
+ * request and none is decided; *ret_bad is its index. ret_reports may be NULL, else an array of n. */
 int sl_limiter_check_batch(struct sl_limiter *limiter, const struct sluice_request *requests, size_t n,
                            struct sluice_verdict *ret_verdicts, struct sl_report *ret_reports, size_t *ret_bad,
                            const char **ret_field, const char **ret_why);
@@ -61,8 +63,9 @@ int sl_limiter_check_at(struct sl_limiter *limiter, uint64_t t_us, const struct 
                         struct sluice_verdict *ret_verdict, struct sl_report *report, const char **ret_field,
                         const char **ret_why);
 
-/* Buckets of one key, for inspection: calls fn for each live bucket of each limit that `request` (key and type; scope, tier, address and labels where
- * limits separate by them) could meet, over all endpoints when it names no scope. Returns how many were reported. */
+/* Buckets of one key, for inspection: calls fn for each live bucket of each limit that `request` (key and type;
+ * scope, tier, address and labels where limits separate by them) could meet, over all endpoints when it names no
+ * scope. Returns how many were reported. */
 struct sl_bucket_info {
     const struct sl_limit *limit;
     const char *endpoint; /* when the limit separates by endpoint, else "" */
@@ -89,7 +92,8 @@ struct sl_limiter_stats {
     /* decision durations: count of those <= 2^i * 64 ns, one in 64 decisions sampled */
     uint64_t duration[SL_DURATION_BUCKETS], duration_count, duration_sum_ns;
 };
-/* Fills up to max rows (limits of the policy in force and "" last) and returns how many there are. Counters survive a reload while the limit's name stays. */
+/* Fills up to max rows (limits of the policy in force and "" last) and returns how many there are. Counters
+ * survive a reload while the limit's name stays. */
 size_t sl_limiter_counts(struct sl_limiter *limiter, struct sl_limiter_count *rows, size_t max);
 void sl_limiter_stats(struct sl_limiter *limiter, struct sl_limiter_stats *ret_stats);
 

@@ -1,8 +1,9 @@
 /* A compiled policy: SPEC section 3, immutable, reference-counted.
  *
- * sl_policy_load turns YAML into one of these, or into a list of findings and nothing else. Resolution costs O(dimensions): each layer keeps one hash
- * table per combination of matched fields that occurs in it, tried from the most specific; the number of limits does not matter.
- * All reading functions may be called from any thread while a reference is held; none allocates. */
+ * sl_policy_load turns YAML into one of these, or into a list of findings and nothing else. Resolution costs
+ * O(dimensions): each layer keeps one hash table per combination of matched fields that occurs in it, tried from
+ * the most specific; the number of limits does not matter. All reading functions may be called from any thread
+ * while a reference is held; none allocates. */
 #ifndef SL_POLICY_POLICY_H
 #define SL_POLICY_POLICY_H
 
@@ -116,12 +117,14 @@ struct sl_policy_options {
     bool has_store; /* false: warn about fields that only a shared store can honour */
 };
 
-/* Compiles text (len bytes; `file` names it in findings and is the base of a relative keys_file, which is read here). Returns 0 and a policy with one
- * reference, or SL_EPOLICY with at least one error in `diags`, or SL_ENOMEM. Warnings are added in both cases. */
+/* Compiles text (len bytes; `file` names it in findings and is the base of a relative keys_file, which is read
+ * here). Returns 0 and a policy with one reference, or SL_EPOLICY with at least one error in `diags`, or
+ * SL_ENOMEM. Warnings are added in both cases. */
 int sl_policy_parse(const char *text, size_t len, const char *file, const struct sl_policy_options *options,
                     struct sl_policy **ret_policy, struct sl_diags *diags);
 
-/* Reads a regular file (following links; at most SL_POLICY_BYTES_MAX) and compiles it. An unreadable or empty file is an error finding. */
+/* Reads a regular file (following links; at most SL_POLICY_BYTES_MAX) and compiles it. An unreadable or empty
+ * file is an error finding. */
 #define SL_POLICY_BYTES_MAX (64u << 20)
 int sl_policy_load(const char *path, const struct sl_policy_options *options, struct sl_policy **ret_policy,
                    struct sl_diags *diags);
@@ -166,8 +169,9 @@ struct sl_resolution {
 void sl_policy_resolve(const struct sl_policy *policy, const struct sluice_request *request,
                        struct sl_resolution *ret_resolution);
 
-/* Validates a request against SPEC section 5 and normalises it: *ret_request borrows from *request and from `buffer` (address keys). Returns 0, or SL_EINVALID
- * with *ret_field ("key", "cost", "labels[3].name") and *ret_why; static storage except that ret_field may point into the buffer. */
+/* Validates a request against SPEC section 5 and normalises it: *ret_request borrows from *request and from
+ * `buffer` (address keys). Returns 0, or SL_EINVALID with *ret_field ("key", "cost", "labels[3].name") and
+ * *ret_why; static storage except that ret_field may point into the buffer. */
 struct sl_request_buffer {
     char key[SL_ADDRESS_TEXT_MAX];
     char address[SL_ADDRESS_TEXT_MAX];

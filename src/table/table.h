@@ -1,19 +1,23 @@
 /* The local tier's memory: a fixed number of 16-byte buckets in one flat, position-independent region.
  *
  * The region is anonymous memory or a file; several processes of one host may map the same file, and a daemon
- * restarted on it keeps its counts. Nothing in it is a pointer. Groups of eight slots: one line of eight 64-bit tags, two
- * lines of states, 24 bytes a slot; a fingerprint's `a` is the tag, the halves of its `b` choose two groups.
+ * restarted on it keeps its counts. Nothing in it is a pointer. Groups of eight slots: one line of eight 64-bit
+ * tags, two lines of states, 24 bytes a slot; a fingerprint's `a` is the tag, the halves of its `b` choose two
+ * groups.
  *
- * A charge of an algorithm of constant size is one 16-byte compare-and-swap; a rejection or a peek writes nothing. Inserting a key takes a
- * striped lock that another may take over after its deadline; the sliding log takes a lock word per bucket that is
- * recovered when its owner died. A SIGKILL at any instruction leaves the table usable.
+ * A charge of an algorithm of constant size is one 16-byte compare-and-swap; a rejection or a peek writes
+ * nothing. Inserting a key takes a striped lock that another may take over after its deadline; the sliding log
+ * takes a lock word per bucket that is recovered when its owner died. A SIGKILL at any instruction leaves the
+ * table usable.
  *
- * Full of live buckets: the live slot of the two groups that will be whole soonest is evicted and counted, with the debt that was
- * forgiven (docs/table.md says why neither a flooder gains from that nor anybody is denied by it).
+ * Full of live buckets: the live slot of the two groups that will be whole soonest is evicted and counted, with
+ * the debt that was forgiven (docs/table.md says why neither a flooder gains from that nor anybody is denied by
+ * it).
  *
- * Time: the table owns the clock of the decisions made on it. sl_table_now is wall time at the table's creation carried on by the clock's
- * mono_us, never less than the latest reading; a file reopened after a reboot is re-anchored to wall time. All functions may be called
- * from any thread of any process that has the table open, except where said. */
+ * Time: the table owns the clock of the decisions made on it. sl_table_now is wall time at the table's creation
+ * carried on by the clock's mono_us, never less than the latest reading; a file reopened after a reboot is
+ * re-anchored to wall time. All functions may be called from any thread of any process that has the table open,
+ * except where said. */
 #ifndef SL_TABLE_TABLE_H
 #define SL_TABLE_TABLE_H
 
@@ -41,9 +45,9 @@ struct sl_table_options {
 /* The defaults: system clock and allocator, 1,000,000 keys, anonymous. */
 struct sl_table_options sl_table_defaults(void);
 
-/* Opens or creates. On failure writes a sentence that names the file and the reason into ret_why (NUL-terminated, at most
- * why_size bytes) and returns SL_EINVALID, SL_EIO, SL_ENOMEM, SL_EFORMAT (foreign, damaged or of another version: never
- * trusted, never overwritten), SL_EBUSY (other geometry while another process has it open). */
+/* Opens or creates. On failure writes a sentence that names the file and the reason into ret_why (NUL-terminated,
+ * at most why_size bytes) and returns SL_EINVALID, SL_EIO, SL_ENOMEM, SL_EFORMAT (foreign, damaged or of another
+ * version: never trusted, never overwritten), SL_EBUSY (other geometry while another process has it open). */
 int sl_table_open(const struct sl_table_options *options, struct sl_table **ret_table, char *ret_why, size_t why_size);
 
 /* Unmaps; a file keeps its buckets. Clears *table; accepts NULL inside. No other thread may still use the handle. */
@@ -71,8 +75,8 @@ void sl_table_look(struct sl_table *table, struct sl_hash128 fp, const struct sl
 void sl_table_charge(struct sl_table *table, struct sl_hash128 fp, const struct sl_shape *shape, uint64_t now_us,
                      uint32_t cost, struct sl_decision *ret_decision);
 
-/* Gives back a charge made on fp, safely (core/state.h, sl_refund); reads the clock itself for the elapsed time unless the clock
- * stands still. For the log: removes the cost from the entry of that instant. */
+/* Gives back a charge made on fp, safely (core/state.h, sl_refund); reads the clock itself for the elapsed time
+ * unless the clock stands still. For the log: removes the cost from the entry of that instant. */
 void sl_table_refund(struct sl_table *table, struct sl_hash128 fp, const struct sl_shape *shape,
                      const struct sl_decision *charge);
 
@@ -92,8 +96,8 @@ struct sl_table_stats {
 
 void sl_table_stats(struct sl_table *table, struct sl_table_stats *ret_stats);
 
-/* Scans up to `slots` slots from where the last scan ended, to keep `live` current; call it from a timer, or with UINT64_MAX for an
- * exact count now. Returns the live buckets as known after it. Writes no bucket. */
+/* Scans up to `slots` slots from where the last scan ended, to keep `live` current; call it from a timer, or with
+ * UINT64_MAX for an exact count now. Returns the live buckets as known after it. Writes no bucket. */
 uint64_t sl_table_scan(struct sl_table *table, uint64_t slots);
 
 #endif
