@@ -36,7 +36,7 @@ int sl_address_from_sockaddr(const struct sockaddr *sa, struct sl_address *ret_a
 size_t sl_address_key(const struct sl_address *address, unsigned prefix_len, char buf[SL_ADDRESS_TEXT_MAX]);
 
 /* Normalises an address or an own key ("2001:db8:1:2::/64") given as text to the key under prefix_len: what
- * `address` and a key of type address go through before they are looked up. Returns 0 and the length in *ret_len,
+ * `address` and a key of type address go through before they are looked up. A key under another prefix, or with bits set behind it, is no key. Returns 0 and the length in *ret_len,
  * or SL_EINVALID. */
 int sl_address_normalise(const char *text, size_t len, unsigned prefix_len, char buf[SL_ADDRESS_TEXT_MAX],
                          size_t *ret_len);
