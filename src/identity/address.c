@@ -1,5 +1,5 @@
-/* Addresses: text to bytes. Hand-written because inet_pton needs a NUL, knows neither zones, ports nor brackets, and costs
- * more than the decision it is made for; tests compare the two on random input. */
+/* Addresses: text to bytes. Hand-written because inet_pton needs a NUL and knows neither zones, ports nor brackets;
+ * tests compare the two on random input. */
 #include "identity/address.h"
 
 #include "base/err.h"

@@ -1,7 +1,8 @@
 /* Client addresses: parsed strictly, compared as bytes, grouped, and written in one spelling.
  *
- * IPv4 is four decimal octets without leading zeros (never octal). IPv6 is RFC 4291 text, any case; a zone id is
- * dropped, an IPv4-mapped address (::ffff:1.2.3.4 in any spelling) is the IPv4 address. Pure; any thread. */
+ * IPv4 is four decimal octets without leading zeros (never octal). IPv6 is RFC 4291 text, any case; a zone id
+ * ("%eth0": 1 ... 64 unreserved characters and percent signs) is dropped, an IPv4-mapped address (::ffff:1.2.3.4 in any
+ * spelling) is the IPv4 address. Pure; any thread. */
 #ifndef SL_IDENTITY_ADDRESS_H
 #define SL_IDENTITY_ADDRESS_H
 
@@ -36,8 +37,8 @@ int sl_address_from_sockaddr(const struct sockaddr *sa, struct sl_address *ret_a
 size_t sl_address_key(const struct sl_address *address, unsigned prefix_len, char buf[SL_ADDRESS_TEXT_MAX]);
 
 /* Normalises an address or an own key ("2001:db8:1:2::/64") given as text to the key under prefix_len: what
- * `address` and a key of type address go through before they are looked up. A key under another prefix, or with bits set behind it, is no key. Returns 0 and the length in *ret_len,
- * or SL_EINVALID. */
+ * `address` and a key of type address go through before they are looked up. Returns 0 and the length in *ret_len, or
+ * SL_EINVALID, also for a key under another prefix or with bits set behind it. */
 int sl_address_normalise(const char *text, size_t len, unsigned prefix_len, char buf[SL_ADDRESS_TEXT_MAX],
                          size_t *ret_len);
 

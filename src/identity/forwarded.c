@@ -1,8 +1,8 @@
 /* The walk over a forwarding header, from the right.
  *
- * Everything to the right of the client's own text was written by trusted proxies, so reading from the right never looks at a byte the client chose before it has
- * found the client. That also holds for quoting: a client that sends an open quote cannot swallow the element a proxy appends behind
- * it, as it could if the line were read from the left. */
+ * Everything to the right of the client's own text was written by trusted proxies, so reading from the right finds the
+ * client before it looks at a byte the client chose. That also holds for quoting: a client that sends an open quote
+ * cannot swallow the element a proxy appends behind it, as it could if the line were read from the left. */
 #include "identity/forwarded.h"
 
 #include "base/err.h"
@@ -42,8 +42,8 @@ static bool is_escaped(const char *text, size_t i)
     return n % 2 == 1;
 }
 
-/* Cuts the last piece behind `separator` off *rest, separators inside quotes aside when `quoted`. Returns false when an open quote is met; the piece is
- * then everything that is left. *rest becomes a NULL text when nothing is left. */
+/* Cuts the last piece behind `separator` off *rest, separators inside quotes aside when `quoted`. Returns false when an
+ * open quote is met; the piece is then everything that is left. *rest becomes a NULL text when nothing is left. */
 static bool cut_last(struct sl_span *rest, char separator, bool quoted, struct sl_span *ret_piece)
 {
     bool in_quotes = false;

@@ -2,7 +2,9 @@
  *
  * The peer's address counts unless the peer is trusted; then the one configured header is walked from the right,
  * over all its lines in order, and the first address that is not a trusted proxy is the client; all trusted: the
- * leftmost. A bad element stops the walk at the last good address. Pure; any thread. */
+ * leftmost. A bad element stops the walk at the last good address: `unknown`, an obfuscated identifier, garbage, an
+ * element of Forwarded without for= or with an IPv6 address outside brackets. Empty elements are skipped. Pure; any
+ * thread. */
 #ifndef SL_IDENTITY_FORWARDED_H
 #define SL_IDENTITY_FORWARDED_H
 

@@ -1,4 +1,5 @@
-/* One spelling for one endpoint: the path is decoded, merged and re-encoded in a single pass from the target to the caller's buffer. */
+/* One spelling for one endpoint: the path is decoded, merged and re-encoded in a single pass into the caller's
+ * buffer. */
 #include "identity/scope.h"
 
 #include "base/err.h"
