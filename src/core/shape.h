@@ -23,7 +23,7 @@ enum sl_algorithm {
 
 struct sl_shape {
     uint8_t algorithm;  /* enum sl_algorithm */
-    uint8_t version;    /* 6 bits of a hash of the shape; a state word carries it (see core/state.h) */
+    uint8_t version;    /* 6 bits of a hash of what gives a state its meaning (windows: not COUNT); see core/state.h */
     uint32_t limit;     /* what the verdict reports: burst for buckets, COUNT for windows */
     uint32_t count;     /* COUNT as written */
     uint64_t period_us; /* PERIOD as written */

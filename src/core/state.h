@@ -2,8 +2,8 @@
  *
  * For the four algorithms of constant size sl_decide is a pure function: (shape, old state, now, cost) -> (allowed,
  * new state). Whoever holds the state (the table by compare-and-swap, the Redis module, a test) stores `after` if
- * it still holds `before`, else asks again. Rejections and peeks leave the state as it was. For the sliding log the
- * holder keeps the entries and core judges their sum (core/log.h).
+ * what it gave is still in place, else asks again. Rejections and peeks leave the state as it was. For the sliding
+ * log the holder keeps the entries and core judges their sum (core/log.h).
  *
  *   lo   [claim 1 | log 1 | version 6 | whole 56]
  *   hi   token_bucket, leaky_bucket   [0 32 | frac 32]    time of wholeness (TAT) = whole + frac/n us
@@ -11,20 +11,27 @@
  *        sliding_window_counter       [prev 32 | cur 32]  whole = end of cur's window + PERIOD
  *        sliding_window_log           [lock owner 32 | entry index 32]  whole = newest entry + PERIOD
  *
- * The one invariant of all of them: a state whose `whole` is <= now (frac == 0) or < now says nothing: the bucket
- * is whole, and so is a bucket that has no state at all. Expiry therefore needs no timer and no knowledge of the
- * shape: sl_state_is_dead(state, now) is true of every whole bucket. The all-zero state is the empty one. `claim`
- * and `log` belong to the table.
+ * The one invariant of all of them: a state whose `whole` is <= now (frac == 0) or < now says nothing: the bucket is
+ * whole, and so is a bucket that has no state at all. Expiry therefore needs no timer and no knowledge of the shape:
+ * sl_state_is_dead(state, now) is true of every whole bucket, one tick later at the latest. The all-zero state is
+ * the empty one. `claim` and `log` belong to the table.
  *
  * `version` tells states written under another shape of the same limit (after a reload). A bucket then keeps its
- * debt in time, rounded up to a whole tick and capped at the new full debt; a window keeps its count, in the
- * window that contains now. A state further ahead of now than its shape allows (a damaged or foreign one) is
- * healed the same way.
+ * debt in time, rounded up to a whole tick and capped at the new full debt; a window keeps its count, in the window
+ * that contains now (a changed COUNT alone leaves windows as they are).
+ *
+ * A state ahead of now by more than its shape allows is of two kinds. Up to SL_STALE_MAX_US it is the work of a
+ * newer clock reading than ours (another thread was faster): it is decided at that reading's time and never moved
+ * back, for moving it back would mint. Beyond that a clock leapt and came back, or the state is damaged or foreign:
+ * it is healed, debt or count as it stood (at most the full debt), moved to now. A healed state must be stored even
+ * when the request is rejected, else it would be healed again at every request and never come right; `changed` says
+ * so.
  *
  * Nothing here can fail, and any bit pattern is a valid input. */
 #ifndef SL_CORE_STATE_H
 #define SL_CORE_STATE_H
 
+#include "core/limits.h"
 #include "core/shape.h"
 
 #include <stdbool.h>
@@ -33,6 +40,8 @@
 struct sl_state {
     uint64_t lo, hi;
 };
+
+#define SL_STALE_MAX_US SL_SECOND_US /* how far readings of concurrent deciders may lie apart */
 
 #define SL_STATE_CLAIM (UINT64_C(1) << 63)
 #define SL_STATE_LOG (UINT64_C(1) << 62)
@@ -57,7 +66,7 @@ static inline bool sl_state_is_dead(struct sl_state s, uint64_t now_us)
 struct sl_decision {
     bool allowed;
     bool never;   /* rejected for ever: cost above what the limit can hold */
-    bool changed; /* `after` must be stored for the decision to count */
+    bool changed; /* `after` must be stored: it was charged, or (also when rejected) healed */
     uint32_t cost;
     uint64_t now_us;
     struct sl_state before; /* normalised */
@@ -69,7 +78,7 @@ struct sl_decision {
 };
 
 /* Decides a request of `cost` (0 ... SL_COST_MAX) at now_us (<= SL_TIME_MAX_US). Cost 0 spends nothing, is always
- * allowed and never `changed`. Not for SL_SLIDING_WINDOW_LOG. Any thread; pure. */
+ * allowed and never `changed`. Not for SL_SLIDING_WINDOW_LOG. core/decide.h has it inline. Any thread; pure. */
 void sl_decide(const struct sl_shape *shape, struct sl_state state, uint64_t now_us, uint32_t cost,
                struct sl_decision *ret_decision);
 
@@ -80,7 +89,8 @@ struct sl_numbers {
     int64_t retry_after_ms; /* 0 when allowed, -1 when never, else >= 1 */
     int64_t reset_after_ms; /* until the limit is whole again, after this decision */
     int64_t delay_ms;       /* leaky_bucket, allowed, cost > 0: how long to hold the request */
-    int64_t next_token_ms;  /* until remaining grows by one (buckets), or the window's end / next expiry; 0 when full */
+    int64_t next_token_ms;  /* until remaining grows by one (buckets), or the window's end; the log: until it fits when
+                             * rejected, else as reset_after_ms; 0 when full */
 };
 
 /* Computes them for any algorithm, from the decision alone. Pure. */
