@@ -24,13 +24,16 @@ void sl_limiter_free(struct sl_limiter *limiter);
 struct sl_table *sl_limiter_table(struct sl_limiter *limiter);
 
 /* Puts a policy in force (takes the reference); the old one goes when its last decision has ended, which this
- * call waits for (microseconds). Buckets keep their state while their limit's name and algorithm stay. */
-void sl_limiter_set_policy(struct sl_limiter *limiter, struct sl_policy *policy);
+ * call waits for (microseconds). Buckets keep their state while their limit's name and algorithm stay. Returns 0, or
+ * SL_ENOMEM: then the old policy stays in force and the reference stays the caller's. */
+int sl_limiter_set_policy(struct sl_limiter *limiter, struct sl_policy *policy);
 
 /* A reference to the policy in force; release it with sl_policy_unref. For everything but decisions. */
 struct sl_policy *sl_limiter_policy(struct sl_limiter *limiter);
 
-/* What was consulted, bucket by bucket, for headers of the draft style, explanations and metrics. */
+/* What was consulted, bucket by bucket, for headers of the draft style, explanations and metrics: the enforcing buckets
+ * in file order of layers and rates, then the dry-run ones. A `blocked` limit is an item of quota and period 0;
+ * unlimited limits are not listed. Of a rejected request every bucket shows what it holds, nothing spent. */
 struct sl_report_item {
     char name[SLUICE_NAME_MAX]; /* the limit */
     int64_t quota, remaining;
@@ -92,8 +95,11 @@ struct sl_limiter_stats {
     /* decision durations: count of those <= 2^i * 64 ns, one in 64 decisions sampled */
     uint64_t duration[SL_DURATION_BUCKETS], duration_count, duration_sum_ns;
 };
-/* Fills up to max rows (limits of the policy in force and "" last) and returns how many there are. Counters
- * survive a reload while the limit's name stays. */
+/* Fills up to max rows (the first SL_COUNTED_LIMITS limits of the policy in force, "other" for the rest if there are
+ * more, "" last) and returns how many there are, at most SL_COUNT_ROWS_MAX. Counters survive a reload while the
+ * limit's name stays. */
+#define SL_COUNTED_LIMITS 1000
+#define SL_COUNT_ROWS_MAX (SL_COUNTED_LIMITS + 2)
 size_t sl_limiter_counts(struct sl_limiter *limiter, struct sl_limiter_count *rows, size_t max);
 void sl_limiter_stats(struct sl_limiter *limiter, struct sl_limiter_stats *ret_stats);
 

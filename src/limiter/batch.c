@@ -1,0 +1,134 @@
+/* Many requests at one reading of the clock.
+ *
+ * A decision on a cold key waits for two or three cache lines. In a batch those waits overlap: the requests of a chunk
+ * are resolved and their tag lines asked for, then the slots found and their states asked for, and only then is one
+ * after the other decided, in order, exactly as single requests at that instant would be. */
+#include "limiter/snapshot.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+#define CHUNK 16                      /* requests on their way at once: about what a core has line-fill buffers for */
+#define POOL_ITEMS (2 * SL_ITEMS_MAX) /* room for the buckets of a chunk; one request always fits */
+
+struct chunk {
+    unsigned n;
+    unsigned n_pooled;
+    struct sl_plan plans[CHUNK];
+    struct sl_item pool[POOL_ITEMS];
+};
+
+/* Moves the buckets of a plan from the resolution, which the next request will overwrite, to the pool. */
+static bool keep_plan(struct chunk *chunk, struct sl_plan *plan)
+{
+    if (chunk->n_pooled + plan->n_items + plan->n_dry > POOL_ITEMS)
+        return false;
+    memcpy(chunk->pool + chunk->n_pooled, plan->items, plan->n_items * sizeof *plan->items);
+    plan->items = chunk->pool + chunk->n_pooled;
+    chunk->n_pooled += plan->n_items;
+    memcpy(chunk->pool + chunk->n_pooled, plan->dry, plan->n_dry * sizeof *plan->dry);
+    plan->dry = chunk->pool + chunk->n_pooled;
+    chunk->n_pooled += plan->n_dry;
+    chunk->plans[chunk->n++] = *plan;
+    return true;
+}
+
+/* Validates and resolves requests from the front until the chunk is full: chunk->n of them, at least one. On an error
+ * that one is the bad request. */
+static int fill_chunk(struct sl_limiter *limiter, const struct sl_policy *policy, const struct sluice_request *requests,
+                      size_t n, struct chunk *chunk, const char **ret_field, const char **ret_why)
+{
+    struct sl_resolution resolution;
+
+    chunk->n = chunk->n_pooled = 0;
+    while (chunk->n < CHUNK && chunk->n < n) {
+        struct sl_request_buffer buffer;
+        struct sluice_request checked;
+        struct sl_plan plan;
+        int err = sl_check_request(policy, &requests[chunk->n], &checked, &buffer, ret_field, ret_why);
+
+        if (err != 0)
+            return err;
+        sl_policy_resolve(policy, &checked, &resolution);
+        sl_plan_make(&resolution, &plan);
+        if (!keep_plan(chunk, &plan))
+            break;
+        sl_plan_prefetch(limiter->table, &chunk->plans[chunk->n - 1]);
+    }
+    return 0;
+}
+
+static void prefetch_states(const struct sl_limiter *limiter, const struct chunk *chunk)
+{
+    for (unsigned i = 0; i < chunk->n_pooled; i++)
+        sl_table_prefetch_state(limiter->table, chunk->pool[i].fp);
+}
+
+/* Nothing may be charged before all requests are known to be good. The first chunk is validated as it is filled. */
+static int validate_rest(const struct sl_policy *policy, const struct sluice_request *requests, size_t from, size_t n,
+                         size_t *ret_bad, const char **ret_field, const char **ret_why)
+{
+    for (size_t i = from; i < n; i++) {
+        struct sl_request_buffer buffer;
+        struct sluice_request checked;
+        int err = sl_check_request(policy, &requests[i], &checked, &buffer, ret_field, ret_why);
+
+        if (err != 0) {
+            *ret_bad = i;
+            return err;
+        }
+    }
+    return 0;
+}
+
+static int decide_all(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
+                      const struct sluice_request *requests, size_t n, struct sluice_verdict *ret_verdicts,
+                      struct sl_report *ret_reports, size_t *ret_bad, const char **ret_field, const char **ret_why)
+{
+    struct chunk chunk;
+    uint64_t now_us = 0;
+
+    for (size_t done = 0; done < n; done += chunk.n) {
+        int err = fill_chunk(limiter, snapshot->policy, requests + done, n - done, &chunk, ret_field, ret_why);
+
+        if (err != 0) {
+            *ret_bad = done + chunk.n;
+            return err;
+        }
+        if (done == 0) {
+            err = validate_rest(snapshot->policy, requests, chunk.n, n, ret_bad, ret_field, ret_why);
+            if (err != 0)
+                return err;
+            now_us = sl_table_now(limiter->table);
+        }
+        prefetch_states(limiter, &chunk);
+        for (unsigned i = 0; i < chunk.n; i++)
+            sl_plan_run(limiter, snapshot, slot, &chunk.plans[i], now_us, &ret_verdicts[done + i],
+                        ret_reports ? &ret_reports[done + i] : NULL);
+    }
+    return 0;
+}
+
+int sl_limiter_check_batch(struct sl_limiter *limiter, const struct sluice_request *requests, size_t n,
+                           struct sluice_verdict *ret_verdicts, struct sl_report *ret_reports, size_t *ret_bad,
+                           const char **ret_field, const char **ret_why)
+{
+    void *snapshot;
+    unsigned slot = sl_rcu_enter(&limiter->rcu, &snapshot);
+    struct sl_pulse *pulse = &limiter->pulses[slot];
+    uint64_t ticks = pulse->ticks;
+    size_t bad = 0;
+
+    pulse->ticks += n;
+    bool sampled = ticks / SL_SAMPLE != pulse->ticks / SL_SAMPLE;
+    uint64_t started_ns = sampled ? sl_stopwatch_ns() : 0;
+    int err = decide_all(limiter, snapshot, slot, requests, n, ret_verdicts, ret_reports, &bad, ret_field, ret_why);
+
+    if (err != 0 && ret_bad)
+        *ret_bad = bad;
+    if (err == 0 && sampled)
+        sl_pulse_record(pulse, (sl_stopwatch_ns() - started_ns) / n);
+    sl_rcu_leave(&limiter->rcu, slot);
+    return err;
+}

@@ -1,0 +1,163 @@
+/* One request from the door to the verdict. */
+#include "limiter/snapshot.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* sl_request_check may name a field in its caller's buffer; what goes out must outlive the call. */
+static const char *static_field(const char *field)
+{
+    static const char *const labels[SLUICE_LABELS_MAX][3] = {
+#define ROW(i) {"labels[" #i "]", "labels[" #i "].name", "labels[" #i "].value"}
+        ROW(0), ROW(1), ROW(2),  ROW(3),  ROW(4),  ROW(5),  ROW(6),  ROW(7),
+        ROW(8), ROW(9), ROW(10), ROW(11), ROW(12), ROW(13), ROW(14), ROW(15),
+#undef ROW
+    };
+    static const char *const plain[] = {"key", "keyType", "scope", "tier", "address", "labels", "cost", ""};
+
+    for (unsigned i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strcmp(field, plain[i]) == 0)
+            return plain[i];
+    for (unsigned i = 0; i < SLUICE_LABELS_MAX; i++)
+        for (unsigned j = 0; j < 3; j++)
+            if (strcmp(field, labels[i][j]) == 0)
+                return labels[i][j];
+    return "request";
+}
+
+int sl_check_request(const struct sl_policy *policy, const struct sluice_request *request,
+                     struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
+                     const char **ret_why)
+{
+    const char *field = "", *why = "";
+    int err = sl_request_check(policy, request, ret_request, buffer, &field, &why);
+
+    if (err != 0 && ret_field)
+        *ret_field = static_field(field);
+    if (err != 0 && ret_why)
+        *ret_why = why;
+    return err;
+}
+
+/* A limit is consulted once however many rates it has, and had room when all of them had. */
+static void count_groups(struct sl_snapshot *snapshot, unsigned slot, const struct sl_item *items,
+                         const struct sl_decision *decisions, unsigned n, enum sl_counter counter)
+{
+    for (unsigned first = 0, end; first < n; first = end) {
+        bool room = true;
+
+        end = sl_items_group_end(items, n, first);
+        for (unsigned i = first; i < end; i++)
+            room = room && decisions[i].allowed;
+        sl_counters_add(&snapshot->counters, slot, items[first].limit, counter, room);
+    }
+}
+
+/* `by`: the limit that sl_plan_verdict named. */
+static void count_decision(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
+                           const struct sl_plan *plan, const struct sl_outcome *outcome, const struct sl_limit *by)
+{
+    struct sl_counters *counters = &snapshot->counters;
+
+    sl_counters_add(counters, slot, by, SL_COUNT_DECIDED_REJECTED, outcome->allowed);
+    count_groups(snapshot, slot, plan->items, outcome->items, plan->n_items, SL_COUNT_CHECK_REJECTED);
+    for (unsigned i = 0; i < plan->n_bare; i++)
+        sl_counters_add(counters, slot, plan->bare[i], SL_COUNT_CHECK_REJECTED,
+                        plan->bare[i]->kind == SL_RATE_UNLIMITED);
+    if (plan->n_dry > 0)
+        count_groups(snapshot, slot, plan->dry, outcome->dry, plan->n_dry, SL_COUNT_DRY_REJECTED);
+    if (plan->dry_blocked)
+        sl_counters_add(counters, slot, plan->dry_blocked, SL_COUNT_DRY_REJECTED, false);
+    if (plan->unmatched || plan->denied)
+        sl_tally(&limiter->pulses[slot].unmatched, 1);
+}
+
+void sl_plan_prefetch(const struct sl_table *table, const struct sl_plan *plan)
+{
+    for (unsigned i = 0; i < plan->n_items; i++)
+        sl_table_prefetch(table, plan->items[i].fp);
+    for (unsigned i = 0; i < plan->n_dry; i++)
+        sl_table_prefetch(table, plan->dry[i].fp);
+}
+
+void sl_plan_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot, const struct sl_plan *plan,
+                 uint64_t now_us, struct sluice_verdict *ret_verdict, struct sl_report *report)
+{
+    struct sl_outcome outcome;
+    const struct sl_limit *by;
+
+    sl_plan_decide(limiter->table, plan, now_us, &outcome);
+    by = sl_plan_verdict(plan, &outcome, ret_verdict);
+    count_decision(limiter, snapshot, slot, plan, &outcome, by);
+    if (report)
+        sl_plan_report(limiter->table, plan, &outcome, now_us, report);
+}
+
+/* When a decision is made: at t_us, or at the table's own reading. */
+struct instant {
+    bool given;
+    uint64_t t_us;
+};
+
+/* Resolves and decides; the buckets' lines are on their way while the clock is read. */
+static void decide(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
+                   const struct sluice_request *request, struct instant when, struct sluice_verdict *ret_verdict,
+                   struct sl_report *report)
+{
+    struct sl_resolution resolution;
+    struct sl_plan plan;
+    uint64_t now_us;
+
+    sl_policy_resolve(snapshot->policy, request, &resolution);
+    sl_plan_make(&resolution, &plan);
+    sl_plan_prefetch(limiter->table, &plan);
+    now_us = when.given ? sl_table_clamp(limiter->table, when.t_us) : sl_table_now(limiter->table);
+    sl_plan_run(limiter, snapshot, slot, &plan, now_us, ret_verdict, report);
+}
+
+static int check(struct sl_limiter *limiter, struct instant when, const struct sluice_request *request,
+                 struct sluice_verdict *ret_verdict, struct sl_report *report, const char **ret_field,
+                 const char **ret_why)
+{
+    struct sl_request_buffer buffer;
+    struct sluice_request checked;
+    void *snapshot;
+    unsigned slot = sl_rcu_enter(&limiter->rcu, &snapshot);
+    struct sl_pulse *pulse = &limiter->pulses[slot];
+    bool sampled = pulse->ticks++ % SL_SAMPLE == 0;
+    uint64_t started_ns = sampled ? sl_stopwatch_ns() : 0;
+    int err =
+        sl_check_request(((struct sl_snapshot *)snapshot)->policy, request, &checked, &buffer, ret_field, ret_why);
+
+    if (err == 0) {
+        decide(limiter, snapshot, slot, &checked, when, ret_verdict, report);
+        if (sampled)
+            sl_pulse_record(pulse, sl_stopwatch_ns() - started_ns);
+    }
+    sl_rcu_leave(&limiter->rcu, slot);
+    return err;
+}
+
+int sl_limiter_check(struct sl_limiter *limiter, const struct sluice_request *request,
+                     struct sluice_verdict *ret_verdict, struct sl_report *report, const char **ret_field,
+                     const char **ret_why)
+{
+    return check(limiter, (struct instant){.given = false}, request, ret_verdict, report, ret_field, ret_why);
+}
+
+int sl_limiter_check_at(struct sl_limiter *limiter, uint64_t t_us, const struct sluice_request *request,
+                        struct sluice_verdict *ret_verdict, struct sl_report *report, const char **ret_field,
+                        const char **ret_why)
+{
+    if (t_us > SL_TIME_MAX_US) {
+        if (ret_field)
+            *ret_field = "t_us";
+        if (ret_why)
+            *ret_why = "lies beyond the year 4000";
+        return SL_EINVALID;
+    }
+    return check(limiter, (struct instant){.given = true, .t_us = t_us}, request, ret_verdict, report, ret_field,
+                 ret_why);
+}

@@ -1,0 +1,122 @@
+/* All-or-nothing over several buckets, without a lock.
+ *
+ * Looking at all first means that a flood on an exhausted bucket writes nothing and disturbs nobody. Charging from the
+ * narrowest bucket to the widest makes the last charge, on the bucket most others share, the commit: a doomed
+ * request is stopped by its own narrow buckets before it touches what others need. A charge that lost a race is given
+ * back safely (core/state.h), so that no interleaving admits more than any of the limits; what a race can cost is a
+ * refusal of another request within its duration. */
+#include "limiter/plan.h"
+
+void sl_plan_make(const struct sl_resolution *resolution, struct sl_plan *ret_plan)
+{
+    const struct sl_resolution *r = resolution;
+
+    ret_plan->items = r->items;
+    ret_plan->dry = r->dry;
+    ret_plan->n_items = r->denied ? 0 : r->n_items;
+    ret_plan->n_dry = r->n_dry;
+    ret_plan->blocked = r->denied ? NULL : r->blocked;
+    ret_plan->unlimited = r->denied ? NULL : r->unlimited;
+    ret_plan->dry_blocked = r->dry_blocked;
+    ret_plan->denied = r->denied;
+    ret_plan->unmatched = r->unmatched;
+    ret_plan->n_bare = 0;
+    if (!ret_plan->blocked && !ret_plan->unlimited)
+        return;
+    for (unsigned layer = 0; layer < SL_LAYERS_MAX; layer++)
+        if (r->winners[layer] && r->winners[layer]->n_rates == 0)
+            ret_plan->bare[ret_plan->n_bare++] = r->winners[layer];
+}
+
+static bool look_at_all(struct sl_table *table, const struct sl_item *items, unsigned n, uint64_t now_us,
+                        struct sl_decision *ret_decisions)
+{
+    bool room = true;
+
+    for (unsigned i = 0; i < n; i++) {
+        sl_table_look(table, items[i].fp, items[i].shape, now_us, items[i].cost, &ret_decisions[i]);
+        room = room && ret_decisions[i].allowed;
+    }
+    return room;
+}
+
+/* How many requests share a bucket, as far as its dimensions tell: buckets of one key or address are the narrowest,
+ * the one bucket for all is the widest, and a further dimension always makes it narrower. */
+static unsigned width(const struct sl_limit *limit)
+{
+    unsigned dimensions = (unsigned)__builtin_popcount(limit->per) + limit->n_per_labels;
+    unsigned reach = limit->per & (SL_PER_KEY | SL_PER_ADDRESS) ? 0 : limit->per ? 1 : 2;
+
+    return reach * 64 + 63 - (dimensions < 63 ? dimensions : 63);
+}
+
+/* Indices of the items, narrowest first; equal widths keep their order. */
+static void order_by_width(const struct sl_item *items, unsigned n, uint8_t *ret_order)
+{
+    uint8_t widths[SL_ITEMS_MAX];
+
+    for (unsigned i = 0; i < n; i++) {
+        uint8_t w = (uint8_t)width(items[i].limit);
+        unsigned at = i;
+
+        for (; at > 0 && widths[at - 1] > w; at--) {
+            widths[at] = widths[at - 1];
+            ret_order[at] = ret_order[at - 1];
+        }
+        widths[at] = w;
+        ret_order[at] = (uint8_t)i;
+    }
+}
+
+/* Charges all of them or, when one refuses after all, none. */
+static bool charge_all(struct sl_table *table, const struct sl_item *items, unsigned n, uint64_t now_us,
+                       struct sl_decision *decisions)
+{
+    uint8_t order[SL_ITEMS_MAX];
+
+    order_by_width(items, n, order);
+    for (unsigned i = 0; i < n; i++) {
+        const struct sl_item *item = &items[order[i]];
+
+        sl_table_charge(table, item->fp, item->shape, now_us, item->cost, &decisions[order[i]]);
+        if (decisions[order[i]].allowed)
+            continue;
+        while (i-- > 0)
+            if (items[order[i]].cost > 0)
+                sl_table_refund(table, items[order[i]].fp, items[order[i]].shape, &decisions[order[i]]);
+        return false;
+    }
+    return true;
+}
+
+static bool decide_items(struct sl_table *table, const struct sl_plan *plan, uint64_t now_us,
+                         struct sl_decision *decisions)
+{
+    const struct sl_item *items = plan->items;
+
+    if (plan->n_items == 1 && !plan->blocked) {
+        sl_table_charge(table, items->fp, items->shape, now_us, items->cost, decisions);
+        return decisions->allowed;
+    }
+    if (!look_at_all(table, items, plan->n_items, now_us, decisions) || plan->blocked)
+        return false;
+    return plan->n_items == 0 || charge_all(table, items, plan->n_items, now_us, decisions);
+}
+
+/* Each dry-run limit stands for itself: what one refuses does not keep another from being charged. */
+static void decide_dry(struct sl_table *table, const struct sl_plan *plan, uint64_t now_us, bool allowed,
+                       struct sl_decision *decisions)
+{
+    for (unsigned first = 0, end; first < plan->n_dry; first = end) {
+        end = sl_items_group_end(plan->dry, plan->n_dry, first);
+        if (look_at_all(table, plan->dry + first, end - first, now_us, decisions + first) && allowed)
+            charge_all(table, plan->dry + first, end - first, now_us, decisions + first);
+    }
+}
+
+void sl_plan_decide(struct sl_table *table, const struct sl_plan *plan, uint64_t now_us, struct sl_outcome *ret_outcome)
+{
+    ret_outcome->allowed = !plan->denied && decide_items(table, plan, now_us, ret_outcome->items);
+    if (plan->n_dry > 0)
+        decide_dry(table, plan, now_us, ret_outcome->allowed, ret_outcome->dry);
+}

@@ -1,0 +1,40 @@
+/* Inside of the limiter: what its files share. */
+#ifndef SL_LIMITER_SNAPSHOT_H
+#define SL_LIMITER_SNAPSHOT_H
+
+#include "limiter/counters.h"
+#include "limiter/limiter.h"
+#include "limiter/plan.h"
+#include "limiter/rcu.h"
+
+#include <pthread.h>
+
+/* A policy in force, with the counters of its limits. */
+struct sl_snapshot {
+    struct sl_policy *policy; /* one reference */
+    struct sl_counters counters;
+};
+
+struct sl_limiter {
+    struct sl_alloc alloc;
+    struct sl_table *table;
+    struct sl_rcu rcu;       /* of struct sl_snapshot */
+    struct sl_pulse *pulses; /* one a slot */
+    void *pulse_memory;
+    pthread_mutex_t lock; /* one writer of `rcu` at a time, and readers of sums who need the snapshot to stay */
+    uint64_t reloads;     /* under lock */
+};
+
+/* sl_request_check with results that may be NULL and that outlive the call. */
+int sl_check_request(const struct sl_policy *policy, const struct sluice_request *request,
+                     struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
+                     const char **ret_why);
+
+/* Starts loading what the plan's buckets lie in. */
+void sl_plan_prefetch(const struct sl_table *table, const struct sl_plan *plan);
+
+/* Decides, reports and counts; the caller holds `slot` and `snapshot`. `report` may be NULL. */
+void sl_plan_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot, const struct sl_plan *plan,
+                 uint64_t now_us, struct sluice_verdict *ret_verdict, struct sl_report *report);
+
+#endif

@@ -1,0 +1,205 @@
+#include "limiter/plan.h"
+
+#include <string.h>
+
+static void copy_name(char dst[static SLUICE_NAME_MAX], const char *name)
+{
+    size_t len = strlen(name);
+
+    if (len >= SLUICE_NAME_MAX)
+        len = SLUICE_NAME_MAX - 1;
+    memcpy(dst, name, len);
+    dst[len] = '\0';
+}
+
+/* -1 is a wait without end. */
+static bool waits_longer(int64_t x, int64_t y)
+{
+    if (x < 0 || y < 0)
+        return x < 0 && y >= 0;
+    return x > y;
+}
+
+static bool earlier_in_file(const struct sl_item *x, const struct sl_item *y)
+{
+    if (x->limit != y->limit)
+        return x->limit->index < y->limit->index;
+    return x->rate_idx < y->rate_idx;
+}
+
+/* The refusing bucket with the longest wait, or n. */
+static unsigned pick_refusal(const struct sl_item *items, const struct sl_decision *decisions, unsigned n,
+                             struct sl_numbers *ret_numbers)
+{
+    unsigned best = n;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct sl_numbers numbers;
+
+        if (decisions[i].allowed)
+            continue;
+        sl_decision_numbers(items[i].shape, &decisions[i], &numbers);
+        if (best == n || waits_longer(numbers.retry_after_ms, ret_numbers->retry_after_ms) ||
+            (numbers.retry_after_ms == ret_numbers->retry_after_ms && earlier_in_file(&items[i], &items[best]))) {
+            best = i;
+            *ret_numbers = numbers;
+        }
+    }
+    return best;
+}
+
+/* The bucket with the smallest remaining/limit; n > 0. */
+static unsigned pick_tightest(const struct sl_item *items, const struct sl_decision *decisions, unsigned n)
+{
+    unsigned best = 0;
+
+    if (n == 1)
+        return 0;
+    uint64_t best_left = sl_decision_remaining(items[0].shape, &decisions[0]);
+
+    for (unsigned i = 1; i < n; i++) {
+        uint64_t left = sl_decision_remaining(items[i].shape, &decisions[i]);
+        uint64_t mine = left * items[best].shape->limit, its = best_left * items[i].shape->limit;
+
+        if (mine < its || (mine == its && earlier_in_file(&items[i], &items[best]))) {
+            best = i;
+            best_left = left;
+        }
+    }
+    return best;
+}
+
+/* The instant of wholeness in Unix ms, rounded up once from the exact instant: adding two rounded figures would be off
+ * by a millisecond. Windows end on whole milliseconds. */
+static int64_t reset_at_ms(const struct sl_shape *shape, const struct sl_decision *d, const struct sl_numbers *numbers)
+{
+    uint64_t at_us = d->now_us;
+
+    if (numbers->reset_after_ms == 0)
+        return (int64_t)((at_us + 999) / 1000);
+    if (sl_algorithm_is_bucket((enum sl_algorithm)shape->algorithm))
+        at_us = sl_state_whole_us(d->after) + (d->after.hi != 0);
+    else if (shape->algorithm == SL_SLIDING_WINDOW_LOG)
+        at_us = d->log_newest_us + shape->period_us;
+    else
+        return (int64_t)(at_us / 1000) + numbers->reset_after_ms;
+    return (int64_t)((at_us + 999) / 1000);
+}
+
+static void clear(struct sluice_verdict *v)
+{
+    v->allowed = true;
+    v->warning = v->dry_run = false;
+    v->source = SLUICE_LOCAL;
+    v->reason = SLUICE_REASON_NONE;
+    v->warn_at_percent = 0;
+    v->limit = v->remaining = v->reset_at_ms = -1;
+    v->retry_after_ms = v->reset_after_ms = v->delay_ms = v->dry_run_retry_after_ms = 0;
+    v->policy[0] = v->dry_run_policy[0] = '\0';
+}
+
+/* Takes the figures of one bucket over into the verdict. */
+static void report_bucket(const struct sl_item *item, const struct sl_decision *d, const struct sl_numbers *numbers,
+                          struct sluice_verdict *v)
+{
+    uint64_t used = (uint64_t)(numbers->limit - numbers->remaining);
+
+    copy_name(v->policy, item->limit->name);
+    v->limit = numbers->limit;
+    v->remaining = numbers->remaining;
+    v->retry_after_ms = numbers->retry_after_ms;
+    v->reset_after_ms = numbers->reset_after_ms;
+    v->reset_at_ms = reset_at_ms(item->shape, d, numbers);
+    v->warn_at_percent = (uint8_t)item->limit->warn_at_percent;
+    v->warning = v->warn_at_percent > 0 && used * 100 >= (uint64_t)numbers->limit * v->warn_at_percent;
+}
+
+/* Rejected: the refusal with the longest wait, a `blocked` limit counting as one without end. */
+static const struct sl_limit *verdict_rejected(const struct sl_plan *plan, const struct sl_outcome *outcome,
+                                               struct sluice_verdict *v)
+{
+    struct sl_numbers numbers;
+    unsigned i = pick_refusal(plan->items, outcome->items, plan->n_items, &numbers);
+    bool refused = i < plan->n_items;
+
+    v->allowed = false;
+    if (plan->blocked &&
+        (!refused || numbers.retry_after_ms >= 0 || plan->blocked->index < plan->items[i].limit->index)) {
+        copy_name(v->policy, plan->blocked->name);
+        v->reason = SLUICE_REASON_BLOCKED;
+        v->limit = v->remaining = 0;
+        v->retry_after_ms = -1;
+        return plan->blocked;
+    }
+    if (!refused) {
+        v->reason = SLUICE_REASON_UNMATCHED;
+        v->retry_after_ms = -1;
+        return NULL;
+    }
+    report_bucket(&plan->items[i], &outcome->items[i], &numbers, v);
+    v->reason = numbers.retry_after_ms < 0 ? SLUICE_REASON_COST_EXCEEDS_LIMIT : SLUICE_REASON_RATE_LIMITED;
+    return plan->items[i].limit;
+}
+
+/* The longest delay of all leaky buckets: held for less, the output of one of them would not be smooth. */
+static int64_t longest_delay(const struct sl_plan *plan, const struct sl_outcome *outcome)
+{
+    int64_t delay_ms = 0;
+
+    for (unsigned i = 0; i < plan->n_items; i++) {
+        struct sl_numbers numbers;
+
+        if (plan->items[i].shape->algorithm != SL_LEAKY_BUCKET)
+            continue;
+        sl_decision_numbers(plan->items[i].shape, &outcome->items[i], &numbers);
+        if (numbers.delay_ms > delay_ms)
+            delay_ms = numbers.delay_ms;
+    }
+    return delay_ms;
+}
+
+static const struct sl_limit *verdict_allowed(const struct sl_plan *plan, const struct sl_outcome *outcome,
+                                              struct sluice_verdict *v)
+{
+    struct sl_numbers numbers;
+
+    if (plan->n_items == 0) {
+        if (plan->unlimited)
+            copy_name(v->policy, plan->unlimited->name);
+        return plan->unlimited;
+    }
+    unsigned i = pick_tightest(plan->items, outcome->items, plan->n_items);
+
+    sl_decision_numbers(plan->items[i].shape, &outcome->items[i], &numbers);
+    report_bucket(&plan->items[i], &outcome->items[i], &numbers, v);
+    v->delay_ms = plan->n_items == 1 ? numbers.delay_ms : longest_delay(plan, outcome);
+    return plan->items[i].limit;
+}
+
+static void verdict_dry(const struct sl_plan *plan, const struct sl_outcome *outcome, struct sluice_verdict *v)
+{
+    struct sl_numbers numbers;
+    unsigned i = pick_refusal(plan->dry, outcome->dry, plan->n_dry, &numbers);
+    bool refused = i < plan->n_dry;
+
+    if (plan->dry_blocked &&
+        (!refused || numbers.retry_after_ms >= 0 || plan->dry_blocked->index < plan->dry[i].limit->index)) {
+        v->dry_run = true;
+        v->dry_run_retry_after_ms = -1;
+        copy_name(v->dry_run_policy, plan->dry_blocked->name);
+    } else if (refused) {
+        v->dry_run = true;
+        v->dry_run_retry_after_ms = numbers.retry_after_ms;
+        copy_name(v->dry_run_policy, plan->dry[i].limit->name);
+    }
+}
+
+const struct sl_limit *sl_plan_verdict(const struct sl_plan *plan, const struct sl_outcome *outcome,
+                                       struct sluice_verdict *ret_verdict)
+{
+    clear(ret_verdict);
+    if (plan->n_dry > 0 || plan->dry_blocked)
+        verdict_dry(plan, outcome, ret_verdict);
+    return outcome->allowed ? verdict_allowed(plan, outcome, ret_verdict)
+                            : verdict_rejected(plan, outcome, ret_verdict);
+}
