@@ -24,3 +24,6 @@ if(SLUICE_SANITIZE)
     endif()
   endif()
 endif()
+if(SLUICE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link) # the engine too: a fuzzer that sees only its own file searches blindly
+endif()

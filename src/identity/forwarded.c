@@ -177,7 +177,7 @@ static enum step walk_line(struct walk *walk, enum sl_forwarded_kind kind, struc
     return GO_ON;
 }
 
-/* A header that holds one address: several lines, like a comma, are a list, and nobody knows which of a list is meant. */
+/* A header that holds one address: several lines, like a comma, are a list, and nobody knows which one is meant. */
 static void take_single(struct walk *walk, const struct sl_span *lines, size_t n_lines)
 {
     struct sl_address address;
