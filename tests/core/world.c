@@ -154,3 +154,57 @@ uint64_t world_below(uint64_t *seed, uint64_t bound)
 {
     return (uint64_t)(((unsigned __int128)world_random(seed) * bound) >> 64);
 }
+
+static uint32_t some_count(uint64_t *seed)
+{
+    static const uint32_t special[] = {1, 2, 3, 7, 10, 60, 97, 1000, 1000003, 999999937, SL_COUNT_MAX};
+    uint32_t magnitude = 1;
+
+    if (world_below(seed, 3) == 0)
+        return special[world_below(seed, sizeof special / sizeof *special)];
+    for (uint64_t digits = world_below(seed, 10); digits; digits--)
+        magnitude *= 10;
+    return 1 + (uint32_t)world_below(seed, magnitude);
+}
+
+static uint64_t some_period_us(uint64_t *seed)
+{
+    static const uint64_t special[] = {SL_PERIOD_MIN_US,    SL_SECOND_US,     60 * SL_SECOND_US,
+                                       3600 * SL_SECOND_US, SL_DAY_US,        3333 * SL_MS_US,
+                                       7 * SL_DAY_US,       SL_PERIOD_MAX_US, 86399 * SL_SECOND_US};
+    uint64_t magnitude = 1;
+
+    if (world_below(seed, 2))
+        return special[world_below(seed, sizeof special / sizeof *special)];
+    for (uint64_t digits = world_below(seed, 11); digits; digits--)
+        magnitude *= 10;
+    return (1 + world_below(seed, magnitude)) * SL_MS_US;
+}
+
+struct sl_shape world_some_shape(uint64_t *seed)
+{
+    for (;;) {
+        enum sl_algorithm algorithm = (enum sl_algorithm)world_below(seed, SL_ALGORITHMS);
+        struct sl_rate rate = {.count = some_count(seed), .period_us = some_period_us(seed)};
+        uint32_t burst = sl_algorithm_is_bucket(algorithm) && world_below(seed, 2) ? some_count(seed) : 0;
+        struct sl_shape shape;
+        const char *why;
+
+        if (sl_shape_init(&shape, algorithm, &rate, burst, &why) == 0)
+            return shape;
+    }
+}
+
+uint64_t world_some_time(uint64_t *seed)
+{
+    switch (world_below(seed, 4)) {
+    case 0:
+        return world_below(seed, 1000);
+    case 1:
+        return world_below(seed, SL_TIME_MAX_US - 3 * SL_LIFE_MAX_US);
+    case 2:
+        return UINT64_C(1754006400000000) + world_below(seed, 2);
+    default:
+        return UINT64_C(1700000000000000) + world_below(seed, SL_LIFE_MAX_US / 4);
+    }
+}

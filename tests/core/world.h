@@ -52,4 +52,8 @@ uint64_t world_random(uint64_t *seed);
 /* 0 <= result < bound */
 uint64_t world_below(uint64_t *seed, uint64_t bound);
 
+/* Any shape that may be written, extremes often; any time from 1970 to centuries from now, round ones often. */
+struct sl_shape world_some_shape(uint64_t *seed);
+uint64_t world_some_time(uint64_t *seed);
+
 #endif

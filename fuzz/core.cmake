@@ -1,0 +1,1 @@
+sl_fuzz(rate SOURCES rate.c)
