@@ -181,6 +181,13 @@ int sl_request_check(const struct sl_policy *policy, const struct sluice_request
                      struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
                      const char **ret_why);
 
+/* For inspection and reset: the fingerprint of the bucket that `limit` keeps for an accepted request under this endpoint
+ * and tier ("" when none, as in struct sl_resolution), whether or not the limit would win there. Returns false when it
+ * separates by address and the request has none. */
+bool sl_policy_bucket(const struct sl_policy *policy, const struct sl_limit *limit, unsigned rate_idx,
+                      const struct sluice_request *request, const char *endpoint, const char *tier,
+                      struct sl_hash128 *ret_fp);
+
 /* Names of the tables behind resolution, for `show`, metrics and inspection. */
 size_t sl_policy_n_endpoints(const struct sl_policy *policy);
 const char *sl_policy_endpoint_name(const struct sl_policy *policy, size_t index);
