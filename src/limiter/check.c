@@ -61,6 +61,7 @@ static void count_decision(struct sl_limiter *limiter, struct sl_snapshot *snaps
 {
     struct sl_counters *counters = &snapshot->counters;
 
+    sl_tally(&limiter->pulses[slot].decided[outcome->allowed], 1);
     sl_counters_add(counters, slot, by, SL_COUNT_DECIDED_REJECTED, outcome->allowed);
     count_groups(snapshot, slot, plan->items, outcome->items, plan->n_items, SL_COUNT_CHECK_REJECTED);
     for (unsigned i = 0; i < plan->n_bare; i++)

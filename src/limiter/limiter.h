@@ -68,7 +68,7 @@ int sl_limiter_check_at(struct sl_limiter *limiter, uint64_t t_us, const struct 
 
 /* Buckets of one key, for inspection: calls fn for each live bucket of each limit that `request` (key and type;
  * scope, tier, address and labels where limits separate by them) could meet, over all endpoints when it names no
- * scope. Returns how many were reported. */
+ * scope. Returns how many were reported; 0 also for a request that sl_request_check refuses. */
 struct sl_bucket_info {
     const struct sl_limit *limit;
     const char *endpoint; /* when the limit separates by endpoint, else "" */
@@ -78,7 +78,8 @@ struct sl_bucket_info {
 size_t sl_limiter_inspect(struct sl_limiter *limiter, const struct sluice_request *request,
                           void (*fn)(void *ctx, const struct sl_bucket_info *info), void *ctx);
 
-/* Forgets the same buckets; returns how many were live. */
+/* Makes those of them whole again that belong to the key or its address (`per` names key or address); what others share
+ * stays. Returns how many were live. */
 size_t sl_limiter_reset(struct sl_limiter *limiter, const struct sluice_request *request);
 
 /* Counters, summed over all threads. */
@@ -90,7 +91,7 @@ struct sl_limiter_count {
 };
 #define SL_DURATION_BUCKETS 24
 struct sl_limiter_stats {
-    uint64_t unmatched;
+    uint64_t allowed, rejected, unmatched; /* decisions */
     uint64_t reloads;
     /* decision durations: count of those <= 2^i * 64 ns, one in 64 decisions sampled */
     uint64_t duration[SL_DURATION_BUCKETS], duration_count, duration_sum_ns;
