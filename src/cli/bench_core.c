@@ -1,0 +1,326 @@
+/* `sluice bench core`: one decision in the library, beside the least that any limiter must do. */
+#include "cli/bench.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "limiter/limiter.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define BATCH 16
+#define KEY_LEN 16
+
+enum subject {
+    FLOOR,      /* hash, clock and one compare-and-swap on a flat array, one hot slot */
+    HOT,        /* a hot key, allowed */
+    REJECTED,   /* the same, rejected */
+    FEW,        /* 10 limits */
+    MANY,       /* 10,000 limits */
+    WIDE_FLOOR, /* the floor over as many slots as keys, in batches with prefetch */
+    WIDE,       /* batches of 16 over all keys */
+    SUBJECTS,
+};
+
+/* One hot key against one limiter. */
+struct hot {
+    struct sl_limiter *limiter;
+    struct sluice_request request;
+};
+
+/* A flat array of 16-byte slots. */
+struct flat {
+    struct sl_secret secret;
+    struct sl_clock clock;
+    unsigned __int128 *slots;
+    uint64_t n; /* a power of two */
+    uint64_t n_keys, random;
+};
+
+struct wide {
+    struct sl_limiter *limiter;
+    uint64_t n_keys, random;
+};
+
+struct core_values {
+    struct cli_common common;
+    uint64_t keys, rounds, ms;
+};
+
+static void make_key(char key[static KEY_LEN], uint64_t number)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (unsigned i = 0; i < KEY_LEN; i++, number >>= 4)
+        key[i] = digits[number & 15];
+}
+
+static void run_hot(void *ctx, uint64_t n)
+{
+    struct hot *hot = ctx;
+    struct sluice_verdict verdict;
+
+    for (uint64_t i = 0; i < n; i++) {
+        sl_limiter_check(hot->limiter, &hot->request, &verdict, NULL, NULL, NULL);
+        bench_keep((uint64_t)verdict.remaining);
+    }
+}
+
+/* As little as a limiter could do with a slot: move its time of wholeness on. */
+static void charge_slot(unsigned __int128 *slot, uint64_t now_us)
+{
+    for (;;) {
+        unsigned __int128 seen = *slot;
+        uint64_t whole_us = (uint64_t)seen > now_us ? (uint64_t)seen : now_us;
+
+        if (__sync_bool_compare_and_swap(slot, seen, (seen >> 64 << 64) | (whole_us + 1)))
+            return;
+    }
+}
+
+static void run_floor(void *ctx, uint64_t n)
+{
+    struct flat *flat = ctx;
+    char key[KEY_LEN];
+
+    make_key(key, 1);
+    for (uint64_t i = 0; i < n; i++) {
+        struct sl_hash128 h;
+
+        __asm__ volatile("" : : "r"(key) : "memory");
+        h = sl_hash13(flat->secret, key, KEY_LEN);
+        charge_slot(&flat->slots[h.b & (flat->n - 1)], flat->clock.mono_us(flat->clock.ctx));
+    }
+}
+
+static void run_wide_floor(void *ctx, uint64_t n)
+{
+    struct flat *flat = ctx;
+
+    for (uint64_t done = 0; done < n; done += BATCH) {
+        unsigned __int128 *slots[BATCH];
+        uint64_t now_us = flat->clock.mono_us(flat->clock.ctx);
+
+        for (unsigned i = 0; i < BATCH; i++) {
+            char key[KEY_LEN];
+
+            make_key(key, bench_random(&flat->random) % flat->n_keys);
+            slots[i] = &flat->slots[sl_hash13(flat->secret, key, KEY_LEN).b & (flat->n - 1)];
+            __builtin_prefetch(slots[i], 1);
+        }
+        for (unsigned i = 0; i < BATCH; i++)
+            charge_slot(slots[i], now_us);
+    }
+}
+
+static void run_wide(void *ctx, uint64_t n)
+{
+    struct wide *wide = ctx;
+    struct sluice_request requests[BATCH];
+    struct sluice_verdict verdicts[BATCH];
+    char keys[BATCH][KEY_LEN];
+    size_t bad;
+
+    for (unsigned i = 0; i < BATCH; i++) {
+        requests[i] = (struct sluice_request)SLUICE_REQUEST_INIT;
+        requests[i].key = keys[i], requests[i].key_len = KEY_LEN;
+    }
+    for (uint64_t done = 0; done < n; done += BATCH) {
+        for (unsigned i = 0; i < BATCH; i++)
+            make_key(keys[i], bench_random(&wide->random) % wide->n_keys);
+        sl_limiter_check_batch(wide->limiter, requests, BATCH, verdicts, NULL, &bad, NULL, NULL);
+        bench_keep((uint64_t)verdicts[BATCH - 1].remaining);
+    }
+}
+
+/* Every key once, so that the table is as full as it will be. */
+static void fill(struct wide *wide)
+{
+    struct sluice_request request = SLUICE_REQUEST_INIT;
+    struct sluice_verdict verdict;
+    char key[KEY_LEN];
+
+    request.key = key, request.key_len = KEY_LEN;
+    for (uint64_t i = 0; i < wide->n_keys; i++) {
+        make_key(key, i);
+        sl_limiter_check(wide->limiter, &request, &verdict, NULL, NULL, NULL);
+    }
+}
+
+static bool open_flat(struct flat *flat, uint64_t n_keys)
+{
+    void *memory;
+
+    *flat = (struct flat){.clock = sl_clock_system(), .n = 1, .n_keys = n_keys, .random = 88172645463325252u};
+    while (flat->n < n_keys)
+        flat->n *= 2;
+    memory = mmap(NULL, flat->n * sizeof *flat->slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    madvise(memory, flat->n * sizeof *flat->slots, MADV_HUGEPAGE);
+    memset(memory, 0, flat->n * sizeof *flat->slots);
+    flat->slots = memory;
+    return sl_secret_random(&flat->secret) == 0;
+}
+
+static void close_flat(struct flat *flat)
+{
+    if (flat->slots)
+        munmap(flat->slots, flat->n * sizeof *flat->slots);
+}
+
+static bool open_hot(struct hot *hot, unsigned n_limits, const char *rate)
+{
+    char *text = bench_policy_text(n_limits, rate);
+
+    hot->limiter = text ? bench_open_limiter(text, 1000) : NULL;
+    free(text);
+    hot->request = (struct sluice_request)SLUICE_REQUEST_INIT;
+    hot->request.key = "acct_00000000001", hot->request.key_len = KEY_LEN;
+    hot->request.scope = "GET /v1/orders/17", hot->request.scope_len = 17;
+    return hot->limiter != NULL;
+}
+
+static bool open_wide(struct wide *wide, unsigned n_limits, uint64_t n_keys)
+{
+    /* A token takes 86 s to come back, so every bucket stays in use; a burst that no run exhausts. */
+    char *text = bench_policy_text(n_limits, "1000/d, burst: 1000000");
+
+    wide->limiter = text ? bench_open_limiter(text, n_keys) : NULL;
+    free(text);
+    wide->n_keys = n_keys;
+    wide->random = 2463534242u;
+    if (wide->limiter)
+        fill(wide);
+    return wide->limiter != NULL;
+}
+
+static json_t *ratios_json(const struct bench_subject *s, unsigned rounds)
+{
+    return json_pack("{s:f,s:f,s:f,s:f}", "hotToFloor", bench_subject_ratio(&s[HOT], &s[FLOOR], rounds), "batchToFloor",
+                     bench_subject_ratio(&s[WIDE], &s[WIDE_FLOOR], rounds), "rejectedToAllowed",
+                     bench_subject_ratio(&s[REJECTED], &s[HOT], rounds), "tenThousandLimitsToTen",
+                     bench_subject_ratio(&s[MANY], &s[FEW], rounds));
+}
+
+static int report(const struct core_values *values, const struct bench_subject *s, const struct wide *wide)
+{
+    unsigned rounds = (unsigned)values->rounds;
+    struct sl_table_stats stats;
+
+    sl_table_stats(sl_limiter_table(wide->limiter), &stats);
+    if (values->common.json)
+        return cli_print_json(json_pack("{s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "bench", "core", "machine",
+                                        bench_machine_json(), "rounds", (json_int_t)values->rounds, "msPerRound",
+                                        (json_int_t)values->ms, "keys", (json_int_t)values->keys, "tableBytes",
+                                        (json_int_t)stats.bytes, "evictions", (json_int_t)stats.evictions, "subjects",
+                                        bench_subjects_json(s, SUBJECTS, rounds), "ratios", ratios_json(s, rounds)),
+                              CLI_DONE);
+    printf("One decision in the library, 16-byte keys, CPU time of one thread; medians of %u alternating rounds of "
+           "%llu ms\n",
+           rounds, (unsigned long long)values->ms);
+    bench_print_machine(stdout);
+    for (unsigned i = 0; i < SUBJECTS; i++)
+        printf("  %8.1f ns  %s\n", bench_subject_ns(&s[i], rounds), s[i].sentence);
+    printf("\n  %8.2f     hot key to its floor\n", bench_subject_ratio(&s[HOT], &s[FLOOR], rounds));
+    printf("  %8.2f     batch to its floor\n", bench_subject_ratio(&s[WIDE], &s[WIDE_FLOOR], rounds));
+    printf("  %8.2f     rejection to acceptance\n", bench_subject_ratio(&s[REJECTED], &s[HOT], rounds));
+    printf("  %8.2f     10,000 limits to 10\n", bench_subject_ratio(&s[MANY], &s[FEW], rounds));
+    printf("\n  %8.1f     bytes of table for each of %llu keys; %llu evictions\n",
+           (double)stats.bytes / (double)values->keys, (unsigned long long)values->keys,
+           (unsigned long long)stats.evictions);
+    return CLI_DONE;
+}
+
+#define PLENTY "1000000000/s"
+
+static int run(const struct cli_call *call)
+{
+    const struct core_values *values = (const struct core_values *)call->values;
+    struct hot hot = {0}, rejected = {0}, few = {0}, many = {0};
+    struct flat flat = {0}, wide_flat = {0};
+    struct wide wide = {0};
+    struct bench_subject subjects[SUBJECTS] = {
+        [FLOOR] = {"floor", "floor: SipHash, clock, one 16-byte compare-and-swap on one slot", run_floor, &flat, {0}},
+        [HOT] = {"hot", "hot key, allowed, clock included, 100-limit policy", run_hot, &hot, {0}},
+        [REJECTED] = {"rejected", "hot key, rejected", run_hot, &rejected, {0}},
+        [FEW] = {"tenLimits", "hot key, 10-limit policy", run_hot, &few, {0}},
+        [MANY] =
+            {"tenThousandLimits", "hot key, 10,000-limit policy (100 by endpoint, 9,899 by key)", run_hot, &many, {0}},
+        [WIDE_FLOOR] = {"batchFloor",
+                        "floor of a batch: the same over as many slots as keys, prefetched",
+                        run_wide_floor,
+                        &wide_flat,
+                        {0}},
+        [WIDE] = {"batch", "batches of 16 over all keys at random, each decision", run_wide, &wide, {0}},
+    };
+    int status = CLI_USAGE;
+
+    if (open_flat(&flat, 1024) && open_flat(&wide_flat, values->keys) && open_hot(&hot, 100, PLENTY) &&
+        open_hot(&rejected, 100, "1/d") && open_hot(&few, 10, PLENTY) && open_hot(&many, 10000, PLENTY) &&
+        open_wide(&wide, 100, values->keys)) {
+        bench_alternate(subjects, SUBJECTS, (unsigned)values->rounds, (unsigned)values->ms);
+        status = report(values, subjects, &wide);
+    } else {
+        cli_fail(CLI_USAGE, "not enough memory for %llu keys", (unsigned long long)values->keys);
+    }
+    sl_limiter_free(hot.limiter);
+    sl_limiter_free(rejected.limiter);
+    sl_limiter_free(few.limiter);
+    sl_limiter_free(many.limiter);
+    sl_limiter_free(wide.limiter);
+    close_flat(&flat);
+    close_flat(&wide_flat);
+    return status;
+}
+
+static const struct sl_option core_rows[] = {
+    {.group = "Measuring",
+     .name = "keys",
+     .type = SL_OPTION_COUNT,
+     .offset = offsetof(struct core_values, keys),
+     .argument = "N",
+     .preset = "10000000",
+     .min = 1000,
+     .max = 1000000000,
+     .flags = SL_OPTION_FLAG_ONLY,
+     .sentence = "keys of the wide part"},
+    {.name = "rounds",
+     .type = SL_OPTION_COUNT,
+     .offset = offsetof(struct core_values, rounds),
+     .argument = "N",
+     .preset = "9",
+     .min = 1,
+     .max = BENCH_ROUNDS_MAX,
+     .flags = SL_OPTION_FLAG_ONLY,
+     .sentence = "alternating rounds, of which medians are taken"},
+    {.name = "ms",
+     .type = SL_OPTION_COUNT,
+     .offset = offsetof(struct core_values, ms),
+     .argument = "N",
+     .preset = "200",
+     .min = 1,
+     .max = 60000,
+     .flags = SL_OPTION_FLAG_ONLY,
+     .sentence = "CPU milliseconds for each subject in each round"},
+    CLI_COMMON_ROWS(struct core_values),
+};
+
+const struct cli_command cli_bench_core = {
+    .name = "bench core",
+    .arguments = "",
+    .summary = "time one decision in the library, beside the bare floor",
+    .manual = "Times a decision on a hot key (allowed and rejected), with 10 and 10,000 limits, and batches of 16 over "
+              "many keys, each\n"
+              "beside the least any limiter must do: a keyed hash, a clock reading and one compare-and-swap on a flat "
+              "array.\n"
+              "The subjects take turns, so that what else the machine does meets all of them.\n\n"
+              "  sluice bench core\n"
+              "  sluice bench core --keys 1000000 --rounds 5 --json",
+    .rows = core_rows,
+    .n_rows = sizeof core_rows / sizeof core_rows[0],
+    .values_size = sizeof(struct core_values),
+    .run = run,
+};

@@ -1,0 +1,61 @@
+/* Policies from files, and requests from options: what several subcommands share. */
+#ifndef SL_CLI_FILES_H
+#define SL_CLI_FILES_H
+
+#include "cli/cli.h"
+#include "limiter/limiter.h"
+#include "policy/policy.h"
+#include "sluice/sluice.h"
+
+/* Loads a policy for reading, for which `secret` may be zero. Findings go to standard error when `loud` or when it fails. Returns a reference, or NULL. */
+struct sl_policy *cli_load_policy(const char *path, struct sl_secret secret, bool loud);
+
+/* A limiter of its own for one policy, in memory. Returns NULL when the policy is broken (findings printed) or memory is short. */
+struct sl_limiter *cli_open_limiter(const char *path, uint64_t keys);
+
+/* The options that make up a request. */
+struct cli_request_options {
+    char *key_type, *tier, *address;
+    uint64_t cost; /* only when given */
+    struct sl_option_list labels;
+};
+
+#define CLI_REQUEST_ROWS(values_type)                                                                             \
+    {.group = "Request",                                                                                          \
+     .name = "cost",                                                                                              \
+     .type = SL_OPTION_COUNT,                                                                                     \
+     .offset = offsetof(values_type, request.cost),                                                               \
+     .argument = "N",                                                                                             \
+     .max = SLUICE_COST_MAX,                                                                                      \
+     .flags = SL_OPTION_FLAG_ONLY,                                                                                \
+     .sentence = "tokens to spend; 0 is a peek; without it the policy's cost"},                                   \
+        {.name = "key-type",                                                                                      \
+         .type = SL_OPTION_TEXT,                                                                                  \
+         .offset = offsetof(values_type, request.key_type),                                                       \
+         .argument = "TYPE",                                                                                      \
+         .flags = SL_OPTION_FLAG_ONLY,                                                                            \
+         .sentence = "api_key (the default), user, address, or another word of the policy"},                      \
+        {.name = "tier",                                                                                          \
+         .type = SL_OPTION_TEXT,                                                                                  \
+         .offset = offsetof(values_type, request.tier),                                                           \
+         .argument = "TIER",                                                                                      \
+         .flags = SL_OPTION_FLAG_ONLY,                                                                            \
+         .sentence = "the key's tier; without it the policy's tables"},                                           \
+        {.name = "address",                                                                                       \
+         .type = SL_OPTION_TEXT,                                                                                  \
+         .offset = offsetof(values_type, request.address),                                                        \
+         .argument = "IP",                                                                                        \
+         .flags = SL_OPTION_FLAG_ONLY,                                                                            \
+         .sentence = "the client's address, for limits that separate by it"},                                     \
+    {                                                                                                             \
+        .name = "label", .type = SL_OPTION_LIST, .offset = offsetof(values_type, request.labels),                 \
+        .argument = "NAME=VALUE", .flags = SL_OPTION_FLAG_ONLY, .sentence = "a label; may be given several times" \
+    }
+
+/* Puts words[0] (key) and words[1] (scope, when given) and the options together. *ret_request borrows from all of them and from `labels`.
+ * Returns 0, or a status after it has said what is wrong. */
+int cli_make_request(const struct cli_call *call, const char *key, const char *scope,
+                     const struct cli_request_options *options, struct sluice_label labels[static SLUICE_LABELS_MAX],
+                     struct sluice_request *ret_request);
+
+#endif

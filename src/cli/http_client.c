@@ -1,0 +1,145 @@
+#include "cli/http_client.h"
+
+#include <curl/curl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t take_body(char *data, size_t size, size_t n, void *ctx)
+{
+    struct http_answer *answer = ctx;
+    char *grown;
+
+    if (size * n > HTTP_BODY_MAX - answer->len)
+        return 0;
+    grown = realloc(answer->body, answer->len + size * n + 1);
+    if (!grown)
+        return 0;
+    answer->body = grown;
+    memcpy(answer->body + answer->len, data, size * n);
+    answer->len += size * n;
+    answer->body[answer->len] = '\0';
+    return size * n;
+}
+
+static void set_address(CURL *curl, const struct http_request *request)
+{
+    char url[4096];
+
+    if (!strncmp(request->server, "unix:", 5)) {
+        curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, request->server + 5);
+        snprintf(url, sizeof url, "http://localhost%s", request->path);
+    } else {
+        size_t len = strlen(request->server);
+
+        while (len > 0 && request->server[len - 1] == '/')
+            len--;
+        snprintf(url, sizeof url, "%s%.*s%s", strstr(request->server, "://") ? "" : "http://", (int)len,
+                 request->server, request->path);
+    }
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_PROXY, "");
+}
+
+static struct curl_slist *set_headers(CURL *curl, const struct http_request *request)
+{
+    struct curl_slist *headers = NULL;
+    char line[4096 + 32];
+
+    if (request->token) {
+        snprintf(line, sizeof line, "Authorization: Bearer %s", request->token);
+        headers = curl_slist_append(headers, line);
+    }
+    if (request->body) {
+        headers = curl_slist_append(headers, "Content-Type: application/json");
+        headers = curl_slist_append(headers, "Expect:"); /* no waiting for a 100 */
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(request->body));
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request->body);
+    }
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request->method);
+    return headers;
+}
+
+int http_call(const struct http_request *request, struct http_answer *ret_answer, char *why, size_t why_size)
+{
+    char error[CURL_ERROR_SIZE] = "";
+    CURL *curl = curl_easy_init();
+    struct curl_slist *headers;
+    CURLcode code;
+
+    *ret_answer = (struct http_answer){0};
+    if (!curl) {
+        snprintf(why, why_size, "out of memory");
+        return -1;
+    }
+    set_address(curl, request);
+    headers = set_headers(curl, request);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, ret_answer);
+    if (request->ca_file)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, request->ca_file);
+    code = curl_easy_perform(curl);
+    if (code == CURLE_OK)
+        curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &ret_answer->status);
+    else
+        snprintf(why, why_size, "no answer from %s: %s", request->server, error[0] ? error : curl_easy_strerror(code));
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+    return code == CURLE_OK ? 0 : -1;
+}
+
+void http_answer_fini(struct http_answer *answer)
+{
+    free(answer->body);
+    *answer = (struct http_answer){0};
+}
+
+/* The sentence of a problem document, with the field at fault. */
+static void describe_problem(const struct http_answer *answer, json_t *body, char *why, size_t why_size)
+{
+    const char *detail = json_string_value(json_object_get(body, "detail"));
+    const char *field = json_string_value(json_object_get(body, "field"));
+
+    if (detail && field)
+        snprintf(why, why_size, "%s: %s", field, detail);
+    else if (detail)
+        snprintf(why, why_size, "%s", detail);
+    else
+        snprintf(why, why_size, "the answer has status %ld", answer->status);
+}
+
+json_t *http_call_json(const struct http_request *request, long *ret_status, char *why, size_t why_size)
+{
+    struct http_answer answer;
+    json_t *body = NULL;
+
+    *ret_status = 0;
+    if (http_call(request, &answer, why, why_size) == 0) {
+        *ret_status = answer.status;
+        body = json_loadb(answer.body ? answer.body : "", answer.len, JSON_REJECT_DUPLICATES, NULL);
+        if (answer.status >= 400) {
+            describe_problem(&answer, body, why, why_size);
+            json_decref(body);
+            body = NULL;
+        } else if (!body) {
+            snprintf(why, why_size, "%s gave no JSON; is it a sluiced?", request->server);
+        }
+    }
+    http_answer_fini(&answer);
+    return body;
+}
+
+int http_escape(const char *text, char *buf, size_t size)
+{
+    char *escaped = curl_easy_escape(NULL, text, (int)strlen(text));
+    int len = escaped ? snprintf(buf, size, "%s", escaped) : -1;
+
+    curl_free(escaped);
+    return len < 0 || (size_t)len >= size ? -1 : 0;
+}

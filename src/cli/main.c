@@ -1,0 +1,133 @@
+/* sluice: the command line. Finds the subcommand, reads its options, runs it. */
+#include "cli/cli.h"
+#include "policy/text.h"
+#include "sluice/sluice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The command that argv[1] (and argv[2]) name, and in *ret_words how many words its name has. */
+static const struct cli_command *find_command(int argc, char **argv, int *ret_words)
+{
+    for (size_t i = 0; i < cli_n_commands; i++) {
+        const char *name = cli_commands[i]->name;
+        size_t first = strcspn(name, " ");
+
+        if (strlen(argv[1]) != first || strncmp(argv[1], name, first) != 0)
+            continue;
+        if (!name[first]) {
+            *ret_words = 1;
+            return cli_commands[i];
+        }
+        if (argc > 2 && !strcmp(argv[2], name + first + 1)) {
+            *ret_words = 2;
+            return cli_commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* Lists what may follow a word that begins several commands; false when none does. */
+static bool print_group(const char *word, FILE *out)
+{
+    size_t len = strlen(word);
+    bool any = false;
+
+    for (size_t i = 0; i < cli_n_commands; i++) {
+        const char *name = cli_commands[i]->name;
+
+        if (!strncmp(name, word, len) && name[len] == ' ') {
+            fprintf(out, "%s  sluice %-16s %s\n", any ? "" : "Commands:\n", name, cli_commands[i]->summary);
+            any = true;
+        }
+    }
+    return any;
+}
+
+static const char *command_name(const void *ctx, size_t i)
+{
+    (void)ctx;
+    return cli_commands[i]->name;
+}
+
+/* `words`: argv[1], and argv[2] where argv[1] begins several commands. */
+static int unknown_command(int argc, char **argv)
+{
+    char typed[128];
+    const char *nearest;
+
+    snprintf(typed, sizeof typed, "%s", argv[1]);
+    if (print_group(argv[1], stderr)) {
+        if (argc < 3)
+            return cli_fail(CLI_USAGE, "`%s` needs one of these words", argv[1]);
+        if (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))
+            return CLI_DONE;
+        snprintf(typed, sizeof typed, "%s %s", argv[1], argv[2]);
+    }
+    nearest = sl_text_suggest(typed, strlen(typed), command_name, NULL, cli_n_commands);
+    if (nearest)
+        return cli_fail(CLI_USAGE, "no command `%s`; did you mean `%s`?", typed, nearest);
+    return cli_fail(CLI_USAGE, "no command `%s`; `sluice --help` lists them", typed);
+}
+
+static int run_command(const struct cli_command *command, int argc, char **argv)
+{
+    struct cli_common *values = calloc(1, command->values_size);
+    struct sl_options options;
+    char why[1024];
+    int status;
+
+    if (!values)
+        return cli_fail(CLI_USAGE, "out of memory");
+    sl_options_init(&options, command->rows, command->n_rows, values);
+    if (sl_options_args(&options, &argc, argv, why, sizeof why)) {
+        status = cli_fail(CLI_USAGE, "%s: %s", command->name, why);
+    } else if (values->help) {
+        cli_print_help(command, stdout);
+        status = CLI_DONE;
+    } else if (sl_options_env(&options, why, sizeof why)) {
+        status = cli_fail(CLI_USAGE, "%s: %s", command->name, why);
+    } else if ((size_t)argc - 1 < command->min_words || (size_t)argc - 1 > command->max_words) {
+        status = cli_fail(CLI_USAGE, "%s takes %s; `sluice %s --help` has examples", command->name,
+                          command->arguments[0] ? command->arguments : "no arguments", command->name);
+    } else {
+        struct cli_call call = {
+            .command = command, .values = values, .options = &options, .words = argv + 1, .n_words = (size_t)argc - 1};
+
+        status = command->run(&call);
+    }
+    sl_options_fini(&options);
+    free(values);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const struct cli_command *command;
+    int words = 0;
+
+    if (argc < 2) {
+        cli_print_overview(stderr);
+        return CLI_USAGE;
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V") || !strcmp(argv[1], "version")) {
+        printf("sluice %d.%d.%d\n", SLUICE_VERSION_MAJOR, SLUICE_VERSION_MINOR, SLUICE_VERSION_PATCH);
+        return CLI_DONE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || (!strcmp(argv[1], "help") && argc == 2)) {
+        cli_print_overview(stdout);
+        return CLI_DONE;
+    }
+    if (!strcmp(argv[1], "help")) {
+        argc--, argv++;
+        command = find_command(argc, argv, &words);
+        if (!command)
+            return unknown_command(argc, argv);
+        cli_print_help(command, stdout);
+        return CLI_DONE;
+    }
+    command = find_command(argc, argv, &words);
+    if (!command)
+        return unknown_command(argc, argv);
+    return run_command(command, argc - words, argv + words);
+}

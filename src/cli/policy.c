@@ -1,0 +1,235 @@
+/* `sluice policy check | show | explain | diff`: a policy file, looked at from all sides. */
+#include "cli/cli.h"
+#include "cli/files.h"
+#include "policy/report.h"
+
+#include <jansson.h>
+#include <string.h>
+
+struct policy_values {
+    struct cli_common common;
+    struct cli_request_options request; /* explain */
+    bool strict;                        /* check */
+};
+
+/* ---- check ---- */
+
+static json_t *finding_json(const struct sl_diag *diag)
+{
+    return json_pack("{s:s,s:s,s:i,s:i,s:s,s:s}", "severity", diag->severity == SL_DIAG_ERROR ? "error" : "warning",
+                     "file", diag->file ? diag->file : "", "line", (int)diag->line, "column", (int)diag->column,
+                     "field", diag->field ? diag->field : "", "message", diag->message ? diag->message : "");
+}
+
+/* {"file","valid","limits","hash","errors","warnings","findings"}. */
+static json_t *check_json(const char *path, const struct sl_policy *policy, const struct sl_diags *diags)
+{
+    json_t *findings = json_array();
+
+    for (size_t i = 0; i < diags->n; i++)
+        json_array_append_new(findings, finding_json(&diags->list[i]));
+    return json_pack("{s:s,s:b,s:o,s:o,s:I,s:I,s:o}", "file", path, "valid", policy != NULL, "limits",
+                     policy ? json_integer((json_int_t)sl_policy_n_limits(policy)) : json_null(), "hash",
+                     policy ? json_string(sl_policy_hash(policy)) : json_null(), "errors", (json_int_t)diags->n_errors,
+                     "warnings", (json_int_t)diags->n_warnings, "findings", findings);
+}
+
+static void check_text(const struct cli_call *call, const char *path, const struct sl_policy *policy,
+                       const struct sl_diags *diags)
+{
+    struct cli_style style = cli_style(call->values, stdout);
+
+    sl_diags_print(diags, stderr);
+    if (policy)
+        printf("%s: %svalid%s, %zu limits, %zu warnings\n", path, style.good, style.end, sl_policy_n_limits(policy),
+               diags->n_warnings);
+    else
+        printf("%s: %snot valid%s, %zu errors, %zu warnings\n", path, style.bad, style.end, diags->n_errors,
+               diags->n_warnings);
+}
+
+static bool check_one(const struct cli_call *call, const char *path, json_t *results)
+{
+    const struct policy_values *values = (const struct policy_values *)call->values;
+    struct sl_policy_options options = {.alloc = sl_alloc_system()};
+    struct sl_policy *policy = NULL;
+    struct sl_diags diags;
+    bool good;
+
+    sl_diags_init(&diags, options.alloc);
+    if (sl_policy_load(path, &options, &policy, &diags))
+        policy = NULL;
+    if (results)
+        json_array_append_new(results, check_json(path, policy, &diags));
+    else
+        check_text(call, path, policy, &diags);
+    good = policy && !(values->strict && diags.n_warnings);
+    sl_policy_unref(policy);
+    sl_diags_fini(&diags);
+    return good;
+}
+
+static int run_check(const struct cli_call *call)
+{
+    json_t *results = call->values->json ? json_array() : NULL;
+    bool good = true;
+
+    for (size_t i = 0; i < call->n_words; i++)
+        good = check_one(call, call->words[i], results) && good;
+    if (results)
+        return cli_print_json(results, good ? CLI_DONE : CLI_NO);
+    return good ? CLI_DONE : CLI_NO;
+}
+
+/* ---- show, explain, diff ---- */
+
+static int run_show(const struct cli_call *call)
+{
+    struct sl_policy *policy = cli_load_policy(call->words[0], (struct sl_secret){0}, false);
+    int status = CLI_DONE;
+
+    if (!policy)
+        return CLI_NO;
+    if (call->values->json)
+        status = cli_print_json(sl_policy_show_json(policy), CLI_DONE);
+    else
+        sl_policy_show_text(policy, stdout);
+    sl_policy_unref(policy);
+    return status;
+}
+
+static int explain(const struct cli_call *call, const struct sl_policy *policy, const struct sluice_request *request)
+{
+    struct sl_request_buffer buffer;
+    struct sluice_request checked;
+    const char *field, *why;
+
+    if (sl_request_check(policy, request, &checked, &buffer, &field, &why))
+        return cli_fail(CLI_USAGE, "%s: %s", field, why);
+    if (call->values->json)
+        return cli_print_json(sl_policy_explain_json(policy, &checked), CLI_DONE);
+    sl_policy_explain_text(policy, &checked, stdout);
+    return CLI_DONE;
+}
+
+static int run_explain(const struct cli_call *call)
+{
+    const struct policy_values *values = (const struct policy_values *)call->values;
+    struct sluice_label labels[SLUICE_LABELS_MAX];
+    struct sluice_request request;
+    struct sl_policy *policy;
+    int status = cli_make_request(call, call->words[1], call->n_words > 2 ? call->words[2] : NULL, &values->request,
+                                  labels, &request);
+
+    if (status)
+        return status;
+    policy = cli_load_policy(call->words[0], (struct sl_secret){0}, false);
+    if (!policy)
+        return CLI_NO;
+    status = explain(call, policy, &request);
+    sl_policy_unref(policy);
+    return status;
+}
+
+static int run_diff(const struct cli_call *call)
+{
+    struct sl_policy *from = cli_load_policy(call->words[0], (struct sl_secret){0}, false);
+    struct sl_policy *to = cli_load_policy(call->words[1], (struct sl_secret){0}, false);
+    int status = from && to ? CLI_DONE : CLI_NO;
+
+    if (from && to) {
+        json_t *diff = sl_policy_diff_json(from, to);
+
+        if (json_array_size(json_object_get(diff, "changes")))
+            status = CLI_NO;
+        if (call->values->json) {
+            status = cli_print_json(diff, status);
+        } else {
+            sl_policy_diff_text(from, to, stdout);
+            json_decref(diff);
+        }
+    }
+    sl_policy_unref(from);
+    sl_policy_unref(to);
+    return status;
+}
+
+/* ---- the commands ---- */
+
+static const struct sl_option check_rows[] = {
+    {.group = "Checking",
+     .name = "strict",
+     .type = SL_OPTION_SWITCH,
+     .offset = offsetof(struct policy_values, strict),
+     .flags = SL_OPTION_FLAG_ONLY,
+     .sentence = "a warning makes it not valid too"},
+    CLI_COMMON_ROWS(struct policy_values),
+};
+static const struct sl_option plain_rows[] = {CLI_COMMON_ROWS(struct policy_values)};
+static const struct sl_option explain_rows[] = {CLI_REQUEST_ROWS(struct policy_values),
+                                                CLI_COMMON_ROWS(struct policy_values)};
+
+const struct cli_command cli_policy_check = {
+    .name = "policy check",
+    .arguments = "FILE...",
+    .min_words = 1,
+    .max_words = 1000,
+    .summary = "find every mistake in a policy",
+    .manual = "Reads each policy whole and prints all that is wrong or odd with it in one pass, each with file, line "
+              "and column.\n"
+              "The status is 1 when one of them is not valid, so it fits before a commit or a deployment.\n\n"
+              "  sluice policy check policy.yaml\n"
+              "  sluice policy check --strict --json policies/*.yaml",
+    .rows = check_rows,
+    .n_rows = sizeof check_rows / sizeof check_rows[0],
+    .values_size = sizeof(struct policy_values),
+    .run = run_check,
+};
+
+const struct cli_command cli_policy_show = {
+    .name = "policy show",
+    .arguments = "FILE",
+    .min_words = 1,
+    .max_words = 1,
+    .summary = "print a policy as it was understood",
+    .manual =
+        "Prints every limit with its effective rates (after defaults and ceiling), the layers, endpoints and tiers.\n\n"
+        "  sluice policy show policy.yaml",
+    .rows = plain_rows,
+    .n_rows = sizeof plain_rows / sizeof plain_rows[0],
+    .values_size = sizeof(struct policy_values),
+    .run = run_show,
+};
+
+const struct cli_command cli_policy_explain = {
+    .name = "policy explain",
+    .arguments = "FILE KEY [SCOPE]",
+    .min_words = 2,
+    .max_words = 3,
+    .summary = "see which limits meet a request, and why",
+    .manual = "Prints every step from a request to its limits: endpoint, tier, the candidates of each layer and why "
+              "each lost,\n"
+              "cost, ceiling, buckets, dry runs, and what happens when the store fails. Nothing is charged.\n\n"
+              "  sluice policy explain policy.yaml acct_8812 api:search\n"
+              "  sluice policy explain policy.yaml 203.0.113.9 'POST /login' --key-type address",
+    .rows = explain_rows,
+    .n_rows = sizeof explain_rows / sizeof explain_rows[0],
+    .values_size = sizeof(struct policy_values),
+    .run = run_explain,
+};
+
+const struct cli_command cli_policy_diff = {
+    .name = "policy diff",
+    .arguments = "FROM TO",
+    .min_words = 2,
+    .max_words = 2,
+    .summary = "see what changes from one policy to another",
+    .manual = "Compares what two policies mean, not how they are written, and says what becomes of the counts in the "
+              "buckets of\n"
+              "each changed limit. The status is 1 when they differ.\n\n"
+              "  sluice policy diff policy.yaml next.yaml",
+    .rows = plain_rows,
+    .n_rows = sizeof plain_rows / sizeof plain_rows[0],
+    .values_size = sizeof(struct policy_values),
+    .run = run_diff,
+};

@@ -1,0 +1,338 @@
+#include "sluiced/daemon.h"
+
+#include "base/err.h"
+#include "limiter/limiter.h"
+#include "server/server.h"
+#include "sluiced/log.h"
+#include "sluiced/notify.h"
+#include "sluiced/source.h"
+#include "sluiced/watch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <uv.h>
+
+#define SCAN_PERIOD_MS 1000
+#define SCAN_ROUNDS 60 /* the whole table once a minute */
+#define WHY_MAX 1024
+#define COULD_NOT_START 2
+
+struct daemon {
+    const struct sl_config *config;
+    struct sl_log log;
+    struct sl_source source;
+    struct sl_limiter *limiter;
+    struct sl_server *server;
+    struct sl_watch watch;
+    uv_loop_t loop;
+    uv_signal_t hangup, terminate, interrupt;
+    uv_timer_t scan;
+    uv_async_t stopped;
+    bool stopping;
+    bool drained; /* written by a thread of the server before `stopped` is sent */
+};
+
+/* ---- reloads ---- */
+
+static enum sl_reload reload(struct daemon *daemon, const char *trigger, char *why, size_t why_size)
+{
+    enum sl_reload result = sl_source_reload(&daemon->source, trigger, why, why_size);
+
+    sl_server_count_reload(daemon->server, result != SL_RELOAD_FAILED);
+    return result;
+}
+
+static void on_file_changed(void *ctx)
+{
+    reload(ctx, "the file changed", NULL, 0);
+}
+
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    (void)number;
+    reload(handle->data, "SIGHUP", NULL, 0);
+}
+
+static int on_admin_reload(void *ctx, char *ret_why, size_t why_size)
+{
+    return reload(ctx, "asked to reload", ret_why, why_size) == SL_RELOAD_FAILED ? SL_EPOLICY : 0;
+}
+
+/* ---- the end ---- */
+
+static void on_stop_signal(uv_signal_t *handle, int number)
+{
+    struct daemon *daemon = handle->data;
+
+    if (daemon->stopping) {
+        sl_log(&daemon->log, SL_LOG_WARNING, "%s again: stopping at once", number == SIGTERM ? "SIGTERM" : "SIGINT");
+        _exit(128 + number);
+    }
+    daemon->stopping = true;
+    sl_notify("STOPPING=1");
+    sl_log(&daemon->log, SL_LOG_INFO, "%s: draining", number == SIGTERM ? "SIGTERM" : "SIGINT");
+    sl_server_stop(daemon->server, daemon->config->drain_timeout_us / 1000);
+}
+
+/* On a thread of the server. */
+static void on_server_stopped(void *ctx, bool drained)
+{
+    struct daemon *daemon = ctx;
+
+    daemon->drained = drained;
+    uv_async_send(&daemon->stopped);
+}
+
+static void on_stopped(uv_async_t *handle)
+{
+    struct daemon *daemon = handle->data;
+
+    if (!daemon->drained)
+        sl_log(&daemon->log, SL_LOG_WARNING, "the drain timeout ended before the last request; connections were cut");
+    uv_stop(&daemon->loop);
+}
+
+static void close_handle(uv_handle_t *handle, void *ctx)
+{
+    (void)ctx;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* Whatever was opened of the loop. */
+static void close_loop(struct daemon *daemon)
+{
+    sl_watch_stop(&daemon->watch);
+    uv_walk(&daemon->loop, close_handle, NULL);
+    uv_run(&daemon->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&daemon->loop);
+}
+
+/* ---- the start ---- */
+
+static int fail(const char *why)
+{
+    fprintf(stderr, "sluiced: %s\n", why);
+    return COULD_NOT_START;
+}
+
+static void on_server_log(void *ctx, enum sl_server_severity severity, const char *message)
+{
+    static const enum sl_log_level levels[] = {
+        [SL_SERVER_ERROR] = SL_LOG_ERROR, [SL_SERVER_WARNING] = SL_LOG_WARNING, [SL_SERVER_INFO] = SL_LOG_INFO};
+    struct daemon *daemon = ctx;
+
+    sl_log(&daemon->log, levels[severity], "%s", message);
+}
+
+static unsigned n_workers(const struct sl_config *config)
+{
+    return config->workers ? (unsigned)config->workers : uv_available_parallelism();
+}
+
+static struct sl_server_options server_options(struct daemon *daemon)
+{
+    const struct sl_config *config = daemon->config;
+    struct sl_server_options options = sl_server_defaults();
+
+    options.listen = (const char *const *)config->listen.items;
+    options.n_listen = config->listen.n;
+    options.admin = (const char *const *)config->admin.items;
+    options.n_admin = config->admin.n;
+    options.tls_cert = config->tls_cert;
+    options.tls_key = config->tls_key;
+    options.tls_client_ca = config->tls_client_ca;
+    options.check_token = config->check_token;
+    options.admin_token = config->admin_token;
+    options.workers = n_workers(config);
+    options.unix_mode = sl_config_unix_mode(config);
+    options.limits = (struct sl_server_limits){
+        .max_connections = (unsigned)config->max_connections,
+        .header_bytes = (unsigned)config->header_bytes,
+        .body_bytes = (unsigned)config->body_bytes,
+        .out_bytes = (unsigned)config->out_bytes,
+        .max_streams = (unsigned)config->max_streams,
+        .header_timeout_ms = (unsigned)(config->header_timeout_us / 1000),
+        .request_timeout_ms = (unsigned)(config->request_timeout_us / 1000),
+        .idle_timeout_ms = (unsigned)(config->idle_timeout_us / 1000),
+        .write_timeout_ms = (unsigned)(config->write_timeout_us / 1000),
+    };
+    options.hooks = (struct sl_server_hooks){
+        .ctx = daemon, .log = on_server_log, .reload = on_admin_reload, .stopped = on_server_stopped};
+    return options;
+}
+
+static int open_table(const struct sl_config *config, struct sl_table **ret_table, char *why, size_t why_size)
+{
+    struct sl_table_options options = sl_table_defaults();
+
+    options.keys = config->table_keys;
+    options.log_entries = config->table_log_entries ? config->table_log_entries : config->table_keys;
+    options.path = config->table;
+    return sl_table_open(&options, ret_table, why, why_size);
+}
+
+/* Table, policy, limiter. On failure nothing is left and `why` says what is wrong. */
+static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *why, size_t why_size)
+{
+    const struct sl_config *config = daemon->config;
+    struct sl_alloc alloc = sl_alloc_system();
+    struct sl_table *table = NULL;
+    struct sl_policy *policy = NULL;
+    int err = open_table(config, &table, why, why_size);
+
+    if (err)
+        return err;
+    err = sl_source_init(&daemon->source, config->policy, config->state, sl_table_secret(table), &daemon->log, why,
+                         why_size);
+    if (!err)
+        err = sl_source_first(&daemon->source, &policy, ret_fallen_back, why, why_size);
+    if (!err) {
+        err = sl_limiter_new(table, policy, &alloc, &daemon->limiter);
+        if (err)
+            snprintf(why, why_size, "%s", sl_err_text(err));
+    }
+    if (err) {
+        sl_policy_unref(policy);
+        sl_table_close(&table);
+        sl_source_fini(&daemon->source);
+        return err;
+    }
+    sl_source_attach(&daemon->source, daemon->limiter);
+    return 0;
+}
+
+static void tear_down_limiter(struct daemon *daemon)
+{
+    sl_limiter_free(daemon->limiter);
+    sl_source_fini(&daemon->source);
+}
+
+static int set_up_server(struct daemon *daemon, char *why, size_t why_size)
+{
+    struct sl_server_options options = server_options(daemon);
+    int err = sl_server_new(&options, daemon->limiter, &daemon->server, why, why_size);
+
+    if (!err) {
+        err = sl_server_start(daemon->server, why, why_size);
+        if (err)
+            sl_server_free(&daemon->server);
+    }
+    return err;
+}
+
+/* Keeps the count of live buckets current, a share of the table at a time. */
+static void on_scan(uv_timer_t *timer)
+{
+    struct daemon *daemon = timer->data;
+    struct sl_table *table = sl_limiter_table(daemon->limiter);
+    struct sl_table_stats stats;
+
+    sl_table_stats(table, &stats);
+    sl_table_scan(table, stats.slots / SCAN_ROUNDS + 1);
+}
+
+static void watch_signal(struct daemon *daemon, uv_signal_t *handle, uv_signal_cb on_signal, int number)
+{
+    uv_signal_init(&daemon->loop, handle);
+    handle->data = daemon;
+    uv_signal_start(handle, on_signal, number);
+}
+
+static int start_watching(struct daemon *daemon)
+{
+    watch_signal(daemon, &daemon->hangup, on_hangup, SIGHUP);
+    watch_signal(daemon, &daemon->terminate, on_stop_signal, SIGTERM);
+    watch_signal(daemon, &daemon->interrupt, on_stop_signal, SIGINT);
+    uv_timer_init(&daemon->loop, &daemon->scan);
+    daemon->scan.data = daemon;
+    uv_timer_start(&daemon->scan, on_scan, SCAN_PERIOD_MS, SCAN_PERIOD_MS);
+    return sl_watch_start(&daemon->watch, &daemon->loop, daemon->config->policy, on_file_changed, daemon);
+}
+
+static void log_start(struct daemon *daemon)
+{
+    struct sl_policy *policy = sl_limiter_policy(daemon->limiter);
+    const char *address;
+
+    sl_log(&daemon->log, SL_LOG_INFO, "policy %.12s is in force, %zu limits", sl_policy_hash(policy),
+           sl_policy_n_limits(policy));
+    sl_policy_unref(policy);
+    for (size_t i = 0; (address = sl_server_address(daemon->server, false, i)); i++)
+        sl_log(&daemon->log, SL_LOG_INFO, "listening on %s", address);
+    for (size_t i = 0; (address = sl_server_address(daemon->server, true, i)); i++)
+        sl_log(&daemon->log, SL_LOG_INFO, "admin on %s", address);
+    sl_log(&daemon->log, SL_LOG_INFO, "ready: %u workers, pid %ld", n_workers(daemon->config), (long)getpid());
+}
+
+/* As many files as the system lets us have; the server takes its own limit from this. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static void serve(struct daemon *daemon, bool fallen_back)
+{
+    if (fallen_back)
+        sl_server_count_reload(daemon->server, false);
+    sl_server_set_ready(daemon->server, true);
+    log_start(daemon);
+    sl_notify("READY=1");
+    uv_run(&daemon->loop, UV_RUN_DEFAULT);
+    sl_server_free(&daemon->server);
+}
+
+/* Everything from the table to the listeners. On failure `why` says what is wrong and nothing is left but the loop. */
+static int set_up(struct daemon *daemon, bool *ret_fallen_back, char *why, size_t why_size)
+{
+    int err = set_up_limiter(daemon, ret_fallen_back, why, why_size);
+
+    if (err)
+        return err;
+    err = set_up_server(daemon, why, why_size);
+    if (!err && start_watching(daemon)) {
+        snprintf(why, why_size, "%s", sl_err_text(SL_ENOMEM));
+        sl_server_free(&daemon->server);
+        err = SL_ENOMEM;
+    }
+    if (err)
+        tear_down_limiter(daemon);
+    return err;
+}
+
+int sl_daemon_run(const struct sl_config *config)
+{
+    struct daemon daemon = {.config = config};
+    char why[WHY_MAX];
+    bool fallen_back = false;
+    int status = 0;
+
+    if (!config->policy)
+        return fail("no policy: give --policy FILE");
+    signal(SIGPIPE, SIG_IGN);
+    raise_file_limit();
+    if (uv_loop_init(&daemon.loop))
+        return fail(sl_err_text(SL_ENOMEM));
+    sl_log_init(&daemon.log, config->log_format, STDERR_FILENO);
+    uv_async_init(&daemon.loop, &daemon.stopped, on_stopped);
+    daemon.stopped.data = &daemon;
+    if (set_up(&daemon, &fallen_back, why, sizeof why)) {
+        status = fail(why);
+    } else {
+        serve(&daemon, fallen_back);
+        tear_down_limiter(&daemon);
+        sl_log(&daemon.log, SL_LOG_INFO, "stopped");
+    }
+    close_loop(&daemon);
+    sl_log_fini(&daemon.log);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* Where the policy comes from, and how a new one takes the place of the old: whole, or not at all.
+ *
+ * A reload reads the file, compiles it, and only then swaps; whatever is wrong with it, the policy in force stays and the failure is logged with its
+ * places and counted. A file whose policy is the one in force (same hash) is no reload. Reloads come from the watcher, from SIGHUP and from
+ * the admin listener, on different threads; a mutex puts them in order. */
+#ifndef SL_SLUICED_SOURCE_H
+#define SL_SLUICED_SOURCE_H
+
+#include "limiter/limiter.h"
+#include "sluiced/log.h"
+
+#include <pthread.h>
+
+/* At most this many findings of a broken policy are logged; the rest are counted in the last line. */
+#define SL_SOURCE_FINDINGS_MAX 10
+
+struct sl_source {
+    const char *path; /* borrowed */
+    char *state_path; /* the last good policy's copy, owned; NULL: none is kept */
+    struct sl_secret secret;
+    struct sl_log *log;
+    struct sl_limiter *limiter; /* NULL until sl_source_attach */
+    pthread_mutex_t lock;
+};
+
+/* Borrows everything; `state_dir` may be NULL. Returns 0, SL_ENOMEM, or SL_EIO with a sentence when the folder cannot be used. */
+int sl_source_init(struct sl_source *source, const char *path, const char *state_dir, struct sl_secret secret,
+                   struct sl_log *log, char *why, size_t why_size);
+void sl_source_fini(struct sl_source *source);
+
+/* Compiles the policy for the start; the caller takes the reference. A broken file falls back to the last good one, with an error in the log. Else
+ * returns SL_EPOLICY or SL_ENOMEM and one sentence: the first finding, and how many more there are. */
+int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, bool *ret_fallen_back, char *why,
+                    size_t why_size);
+
+/* From here on reloads put their policy in force in `limiter` (borrowed). */
+void sl_source_attach(struct sl_source *source, struct sl_limiter *limiter);
+
+/* What a reload came to. */
+enum sl_reload { SL_RELOAD_DONE, SL_RELOAD_SAME, SL_RELOAD_FAILED };
+
+/* Reads the file anew. `trigger` is for the log ("SIGHUP"). On failure `why` has the first finding; it may be NULL. Any thread. */
+enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size);
+
+#endif
