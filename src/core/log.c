@@ -9,7 +9,7 @@ void sl_log_decide(const struct sl_shape *shape, uint64_t sum, uint64_t newest_u
         .cost = cost,
         .now_us = now_us,
         .log_sum = sum,
-        .log_newest_us = sum ? newest_us : 0,
+        .log_newest_us = newest_us,
     };
     ret_decision->changed = ret_decision->allowed && cost > 0;
     if (ret_decision->changed && ret_decision->log_newest_us < now_us)

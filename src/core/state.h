@@ -100,12 +100,12 @@ void sl_decision_numbers(const struct sl_shape *shape, const struct sl_decision 
 /* Only what is needed to compare buckets: remaining tokens after the decision. Pure. */
 uint32_t sl_decision_remaining(const struct sl_shape *shape, const struct sl_decision *decision);
 
-/* Takes back a charge (see docs/core.md, "Safe refund"). `current` is the bucket's state now, `charge` the
- * decision whose `after` was stored, now_us a clock reading made after it. Returns true and the state to store in
- * its place, or false when there is nothing to give back. Never makes room that time alone would not have made:
- * if current is still what the charge wrote, the old state returns; else debt falls by max(0, cost*token - (now -
- * charge time)). Windows: the count falls by the cost while the charge's window is still in force. Not for the
- * log. Pure. */
+/* Takes back a charge (see docs/core.md, "Safe refund"). `current` is the bucket's state now, `charge` the decision
+ * whose `after` was stored, now_us a clock reading made after `current` was read (an older one could mint). Returns
+ * true and the state to store in place of `current`, or false when there is nothing to give back. Never makes room
+ * that time alone would not have made: if current is still what the charge wrote, the old state returns; else a
+ * bucket's debt falls by max(0, cost * token - (now - charge time)), and a window's count by the cost while the
+ * charge's window is in force (for the sliding counter also as the window before). Not for the log. Pure. */
 bool sl_refund(const struct sl_shape *shape, struct sl_state current, const struct sl_decision *charge, uint64_t now_us,
                struct sl_state *ret_state);
 

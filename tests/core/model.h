@@ -1,6 +1,7 @@
-/* The five algorithms once more, as slowly and as plainly as SPEC's table of algorithms says them: the judge of src/core,
- * sharing no line with it. Tokens are a level in units of 1/PERIOD token, so that COUNT of them arrive every microsecond; windows
- * are numbered; the log keeps all it admitted; a wait is searched for, never calculated. All in 128 bits. */
+/* The five algorithms once more, as slowly and as plainly as SPEC's table of algorithms says them: the judge of
+ * src/core, sharing no line with it. Tokens are a level in units of 1/PERIOD token, so that COUNT of them arrive
+ * every microsecond; windows are numbered; the log keeps all it admitted; a wait is searched for, never calculated.
+ * All in 128 bits. */
 #ifndef TESTS_CORE_MODEL_H
 #define TESTS_CORE_MODEL_H
 

@@ -1,4 +1,5 @@
-/* Nothing drifts: over a simulated year a rate admits exactly what it should, asked at every opportunity or at random. */
+/* Nothing drifts: over a simulated year a rate admits exactly what it should, asked at every opportunity or at
+ * random. */
 #include "world.h"
 
 #include <setjmp.h>
@@ -77,7 +78,8 @@ static void awkward_rates_at_every_opportunity(void **state)
     every_token_comes_when_due(SL_TOKEN_BUCKET, "366/365d", 1000, 90 * 366 * SL_DAY_US);
 }
 
-/* Polled at random, at times at once many times over, never long enough apart to become full: nothing is lost either. */
+/* Polled at random, at times at once many times over, never long enough apart to become full: nothing is lost
+ * either. */
 static void random_polling_loses_nothing(void **state)
 {
     static const struct {

@@ -182,8 +182,8 @@ static void older_reading_is_decided_in_the_newer_window(void **state)
     assert_false(bucket_look(&sc, T0 + SEC - 1, 1).allowed);
 }
 
-/* Several deciders with readings up to a second apart: what they admit together, in the order they admitted it, one bucket with
- * one clock would have admitted too. */
+/* Several deciders with readings up to a second apart: what they admit together, in the order they admitted it, one
+ * bucket with one clock would have admitted too. */
 static void readings_apart_never_admit_more(void **state)
 {
     static struct model m;
@@ -245,6 +245,32 @@ static void reload_keeps_a_buckets_debt_in_time(void **state)
     b = bucket_of(SL_TOKEN_BUCKET, "100/s", 100);
     assert_int_equal(bucket_numbers(&b, &d).retry_after_ms, 10);
     assert_int_equal(bucket_numbers(&b, &d).reset_after_ms, 1000);
+}
+
+/* A debt only a little beyond the new full debt is capped too: the tolerance for newer readings is not for other
+ * shapes. */
+static void reload_caps_at_the_new_full_debt_exactly(void **state)
+{
+    struct bucket b = bucket_of(SL_TOKEN_BUCKET, "10/s", 100), after = bucket_of(SL_TOKEN_BUCKET, "10/s", 10);
+    struct sl_decision d;
+
+    (void)state;
+    bucket_charge(&b, T0, 15); /* owes 1.5 s, where 1 s is all that can be owed from now on */
+    d = look_with("10/s", SL_TOKEN_BUCKET, 10, b.state, T0, 1);
+    assert_true(d.changed && !d.allowed);
+    assert_int_equal(bucket_numbers(&after, &d).retry_after_ms, 100);
+}
+
+/* 100/30s counted 50 in the window now running; under 100/m that window's end looks like the end of the window of
+ * now, as if the counts were of the window before. They are not, and must not fade. */
+static void reload_does_not_mistake_this_window_for_the_last(void **state)
+{
+    struct bucket b = bucket_of(SL_SLIDING_WINDOW_COUNTER, "100/30s", 0);
+
+    (void)state;
+    bucket_charge(&b, T0 + 5 * SEC, 50);
+    assert_int_equal(remaining_with("100/30s", SL_SLIDING_WINDOW_COUNTER, 0, b.state, T0 + 20 * SEC), 50);
+    assert_int_equal(remaining_with("100/m", SL_SLIDING_WINDOW_COUNTER, 0, b.state, T0 + 20 * SEC), 50);
 }
 
 static void reload_rounds_a_fraction_up(void **state)
@@ -328,6 +354,8 @@ int main(void)
         cmocka_unit_test(older_reading_is_decided_in_the_newer_window),
         cmocka_unit_test(readings_apart_never_admit_more),
         cmocka_unit_test(reload_keeps_a_buckets_debt_in_time),
+        cmocka_unit_test(reload_caps_at_the_new_full_debt_exactly),
+        cmocka_unit_test(reload_does_not_mistake_this_window_for_the_last),
         cmocka_unit_test(reload_rounds_a_fraction_up),
         cmocka_unit_test(b98_reload_keeps_a_windows_count),
         cmocka_unit_test(b103_a_new_period_moves_the_end_once),

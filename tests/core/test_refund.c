@@ -135,6 +135,9 @@ static void window_gives_back_only_while_it_lasts(void **state)
     bucket_charge(&b, T0 + 60 * SEC, 2);
     assert_false(refund(&b, &second, T0 + 60 * SEC));
     assert_int_equal(remaining(&b, T0 + 60 * SEC), 8);
+    /* also when nobody has been there since */
+    b.state = second.before;
+    assert_false(refund(&b, &second, T0 + 60 * SEC));
 }
 
 static void sliding_counter_gives_back_from_the_window_before(void **state)
@@ -169,6 +172,38 @@ static void what_was_not_charged_is_not_given_back(void **state)
     b.shape = world_shape(SL_TOKEN_BUCKET, "10/s", 10);
     b.state = (struct sl_state){0};
     assert_false(refund(&b, &charge, T0));
+    b.state.lo = (uint64_t)b.shape.version << SL_STATE_VERSION_SHIFT | (T0 - 1);
+    assert_false(refund(&b, &charge, T0));
+}
+
+/* Never below empty, whoever wrote the state. */
+static void less_than_the_cost_becomes_none(void **state)
+{
+    struct bucket b = bucket_of(SL_FIXED_WINDOW, "10/m", 0);
+    struct sl_decision charge = bucket_charge(&b, T0, 5);
+
+    (void)state;
+    b.state.hi = 3;
+    assert_true(refund(&b, &charge, T0));
+    assert_int_equal(b.state.hi, 0);
+
+    b = bucket_of(SL_TOKEN_BUCKET, "10/s", 10);
+    charge = bucket_charge(&b, T0, 5);
+    b.state.lo -= 400 * SL_MS_US; /* owes one token where five were charged */
+    assert_true(refund(&b, &charge, T0));
+    assert_int_equal(remaining(&b, T0), 10);
+    assert_true(sl_state_whole_us(b.state) <= T0);
+}
+
+static void tables_own_bits_do_not_hide_what_the_charge_wrote(void **state)
+{
+    struct bucket b = bucket_of(SL_TOKEN_BUCKET, "10/s", 10);
+    struct sl_decision charge = bucket_charge(&b, T0, 5);
+
+    (void)state;
+    b.state.lo |= SL_STATE_LOG;
+    assert_true(refund(&b, &charge, T0 + SEC)); /* by the rule for buckets there would be nothing left to give */
+    assert_memory_equal(&b.state, &charge.before, sizeof b.state);
 }
 
 static void any_bits_may_be_refunded_into(void **state)
@@ -178,6 +213,7 @@ static void any_bits_may_be_refunded_into(void **state)
         struct bucket b = {.shape = world_some_shape(&seed)};
         uint64_t now_us = T0 + world_below(&seed, SL_DAY_US);
         struct sl_decision charge, d;
+        struct sl_state old;
 
         if (b.shape.algorithm == SL_SLIDING_WINDOW_LOG)
             continue;
@@ -185,7 +221,13 @@ static void any_bits_may_be_refunded_into(void **state)
         b.state = (struct sl_state){.lo = world_random(&seed) >> world_below(&seed, 20), .hi = world_random(&seed)};
         if (world_below(&seed, 2))
             b.state.lo = charge.after.lo;
-        refund(&b, &charge, now_us + world_below(&seed, SEC));
+        old = b.state;
+        if (refund(&b, &charge, now_us + world_below(&seed, SEC)) &&
+            memcmp(&b.state, &charge.before, sizeof old) != 0) {
+            assert_true(sl_state_whole_us(b.state) <= sl_state_whole_us(old));
+            if (sl_algorithm_is_bucket((enum sl_algorithm)b.shape.algorithm))
+                assert_true((uint32_t)b.state.hi < b.shape.n);
+        }
         d = bucket_look(&b, now_us, 1);
         assert_true(bucket_numbers(&b, &d).remaining <= b.shape.limit);
     }
@@ -201,6 +243,8 @@ int main(void)
         cmocka_unit_test(window_gives_back_only_while_it_lasts),
         cmocka_unit_test(sliding_counter_gives_back_from_the_window_before),
         cmocka_unit_test(what_was_not_charged_is_not_given_back),
+        cmocka_unit_test(less_than_the_cost_becomes_none),
+        cmocka_unit_test(tables_own_bits_do_not_hide_what_the_charge_wrote),
         cmocka_unit_test(any_bits_may_be_refunded_into),
     };
 
