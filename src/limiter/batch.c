@@ -15,22 +15,22 @@
 struct chunk {
     unsigned n;
     unsigned n_pooled;
-    struct sl_plan plans[CHUNK];
+    struct sl_consult consults[CHUNK];
     struct sl_item pool[POOL_ITEMS];
 };
 
-/* Moves the buckets of a plan from the resolution, which the next request will overwrite, to the pool. */
-static bool keep_plan(struct chunk *chunk, struct sl_plan *plan)
+/* Moves the buckets of a consult from the resolution, which the next request will overwrite, to the pool. */
+static bool keep_consult(struct chunk *chunk, struct sl_consult *consult)
 {
-    if (chunk->n_pooled + plan->n_items + plan->n_dry > POOL_ITEMS)
+    if (chunk->n_pooled + consult->n_items + consult->n_dry > POOL_ITEMS)
         return false;
-    memcpy(chunk->pool + chunk->n_pooled, plan->items, plan->n_items * sizeof *plan->items);
-    plan->items = chunk->pool + chunk->n_pooled;
-    chunk->n_pooled += plan->n_items;
-    memcpy(chunk->pool + chunk->n_pooled, plan->dry, plan->n_dry * sizeof *plan->dry);
-    plan->dry = chunk->pool + chunk->n_pooled;
-    chunk->n_pooled += plan->n_dry;
-    chunk->plans[chunk->n++] = *plan;
+    memcpy(chunk->pool + chunk->n_pooled, consult->items, consult->n_items * sizeof *consult->items);
+    consult->items = chunk->pool + chunk->n_pooled;
+    chunk->n_pooled += consult->n_items;
+    memcpy(chunk->pool + chunk->n_pooled, consult->dry, consult->n_dry * sizeof *consult->dry);
+    consult->dry = chunk->pool + chunk->n_pooled;
+    chunk->n_pooled += consult->n_dry;
+    chunk->consults[chunk->n++] = *consult;
     return true;
 }
 
@@ -45,16 +45,16 @@ static int fill_chunk(struct sl_limiter *limiter, const struct sl_policy *policy
     while (chunk->n < CHUNK && chunk->n < n) {
         struct sl_request_buffer buffer;
         struct sluice_request checked;
-        struct sl_plan plan;
+        struct sl_consult consult;
         int err = sl_check_request(policy, &requests[chunk->n], &checked, &buffer, ret_field, ret_why);
 
         if (err != 0)
             return err;
         sl_policy_resolve(policy, &checked, &resolution);
-        sl_plan_make(&resolution, &plan);
-        if (!keep_plan(chunk, &plan))
+        sl_consult_make(&resolution, &consult);
+        if (!keep_consult(chunk, &consult))
             break;
-        sl_plan_prefetch(limiter->table, &chunk->plans[chunk->n - 1]);
+        sl_consult_prefetch(limiter->table, &chunk->consults[chunk->n - 1]);
     }
     return 0;
 }
@@ -104,8 +104,8 @@ static int decide_all(struct sl_limiter *limiter, struct sl_snapshot *snapshot, 
         }
         prefetch_states(limiter, &chunk);
         for (unsigned i = 0; i < chunk.n; i++)
-            sl_plan_run(limiter, snapshot, slot, &chunk.plans[i], now_us, &ret_verdicts[done + i],
-                        ret_reports ? &ret_reports[done + i] : NULL);
+            sl_consult_run(limiter, snapshot, slot, &chunk.consults[i], now_us, &ret_verdicts[done + i],
+                           ret_reports ? &ret_reports[done + i] : NULL);
     }
     return 0;
 }

@@ -55,45 +55,47 @@ static void count_groups(struct sl_snapshot *snapshot, unsigned slot, const stru
     }
 }
 
-/* `by`: the limit that sl_plan_verdict named. */
+/* `by`: the limit that sl_consult_verdict named. */
 static void count_decision(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
-                           const struct sl_plan *plan, const struct sl_outcome *outcome, const struct sl_limit *by)
+                           const struct sl_consult *consult, const struct sl_outcome *outcome,
+                           const struct sl_limit *by)
 {
     struct sl_counters *counters = &snapshot->counters;
 
     sl_tally(&limiter->pulses[slot].decided[outcome->allowed], 1);
     sl_counters_add(counters, slot, by, SL_COUNT_DECIDED_REJECTED, outcome->allowed);
-    count_groups(snapshot, slot, plan->items, outcome->items, plan->n_items, SL_COUNT_CHECK_REJECTED);
-    for (unsigned i = 0; i < plan->n_bare; i++)
-        sl_counters_add(counters, slot, plan->bare[i], SL_COUNT_CHECK_REJECTED,
-                        plan->bare[i]->kind == SL_RATE_UNLIMITED);
-    if (plan->n_dry > 0)
-        count_groups(snapshot, slot, plan->dry, outcome->dry, plan->n_dry, SL_COUNT_DRY_REJECTED);
-    if (plan->dry_blocked)
-        sl_counters_add(counters, slot, plan->dry_blocked, SL_COUNT_DRY_REJECTED, false);
-    if (plan->unmatched || plan->denied)
+    count_groups(snapshot, slot, consult->items, outcome->items, consult->n_items, SL_COUNT_CHECK_REJECTED);
+    for (unsigned i = 0; i < consult->n_bare; i++)
+        sl_counters_add(counters, slot, consult->bare[i], SL_COUNT_CHECK_REJECTED,
+                        consult->bare[i]->kind == SL_RATE_UNLIMITED);
+    if (consult->n_dry > 0)
+        count_groups(snapshot, slot, consult->dry, outcome->dry, consult->n_dry, SL_COUNT_DRY_REJECTED);
+    if (consult->dry_blocked)
+        sl_counters_add(counters, slot, consult->dry_blocked, SL_COUNT_DRY_REJECTED, false);
+    if (consult->unmatched || consult->denied)
         sl_tally(&limiter->pulses[slot].unmatched, 1);
 }
 
-void sl_plan_prefetch(const struct sl_table *table, const struct sl_plan *plan)
+void sl_consult_prefetch(const struct sl_table *table, const struct sl_consult *consult)
 {
-    for (unsigned i = 0; i < plan->n_items; i++)
-        sl_table_prefetch(table, plan->items[i].fp);
-    for (unsigned i = 0; i < plan->n_dry; i++)
-        sl_table_prefetch(table, plan->dry[i].fp);
+    for (unsigned i = 0; i < consult->n_items; i++)
+        sl_table_prefetch(table, consult->items[i].fp);
+    for (unsigned i = 0; i < consult->n_dry; i++)
+        sl_table_prefetch(table, consult->dry[i].fp);
 }
 
-void sl_plan_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot, const struct sl_plan *plan,
-                 uint64_t now_us, struct sluice_verdict *ret_verdict, struct sl_report *report)
+void sl_consult_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
+                    const struct sl_consult *consult, uint64_t now_us, struct sluice_verdict *ret_verdict,
+                    struct sl_report *report)
 {
     struct sl_outcome outcome;
     const struct sl_limit *by;
 
-    sl_plan_decide(limiter->table, plan, now_us, &outcome);
-    by = sl_plan_verdict(plan, &outcome, ret_verdict);
-    count_decision(limiter, snapshot, slot, plan, &outcome, by);
+    sl_consult_decide(limiter->table, consult, now_us, &outcome);
+    by = sl_consult_verdict(consult, &outcome, ret_verdict);
+    count_decision(limiter, snapshot, slot, consult, &outcome, by);
     if (report)
-        sl_plan_report(limiter->table, plan, &outcome, now_us, report);
+        sl_consult_report(limiter->table, consult, &outcome, now_us, report);
 }
 
 /* When a decision is made: at t_us, or at the table's own reading. */
@@ -108,14 +110,14 @@ static void decide(struct sl_limiter *limiter, struct sl_snapshot *snapshot, uns
                    struct sl_report *report)
 {
     struct sl_resolution resolution;
-    struct sl_plan plan;
+    struct sl_consult consult;
     uint64_t now_us;
 
     sl_policy_resolve(snapshot->policy, request, &resolution);
-    sl_plan_make(&resolution, &plan);
-    sl_plan_prefetch(limiter->table, &plan);
+    sl_consult_make(&resolution, &consult);
+    sl_consult_prefetch(limiter->table, &consult);
     now_us = when.given ? sl_table_clamp(limiter->table, when.t_us) : sl_table_now(limiter->table);
-    sl_plan_run(limiter, snapshot, slot, &plan, now_us, ret_verdict, report);
+    sl_consult_run(limiter, snapshot, slot, &consult, now_us, ret_verdict, report);
 }
 
 static int check(struct sl_limiter *limiter, struct instant when, const struct sluice_request *request,

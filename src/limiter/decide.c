@@ -5,27 +5,27 @@
  * request is stopped by its own narrow buckets before it touches what others need. A charge that lost a race is given
  * back safely (core/state.h), so that no interleaving admits more than any of the limits; what a race can cost is a
  * refusal of another request within its duration. */
-#include "limiter/plan.h"
+#include "limiter/consult.h"
 
-void sl_plan_make(const struct sl_resolution *resolution, struct sl_plan *ret_plan)
+void sl_consult_make(const struct sl_resolution *resolution, struct sl_consult *ret_consult)
 {
     const struct sl_resolution *r = resolution;
 
-    ret_plan->items = r->items;
-    ret_plan->dry = r->dry;
-    ret_plan->n_items = r->denied ? 0 : r->n_items;
-    ret_plan->n_dry = r->n_dry;
-    ret_plan->blocked = r->denied ? NULL : r->blocked;
-    ret_plan->unlimited = r->denied ? NULL : r->unlimited;
-    ret_plan->dry_blocked = r->dry_blocked;
-    ret_plan->denied = r->denied;
-    ret_plan->unmatched = r->unmatched;
-    ret_plan->n_bare = 0;
-    if (!ret_plan->blocked && !ret_plan->unlimited)
+    ret_consult->items = r->items;
+    ret_consult->dry = r->dry;
+    ret_consult->n_items = r->denied ? 0 : r->n_items;
+    ret_consult->n_dry = r->n_dry;
+    ret_consult->blocked = r->denied ? NULL : r->blocked;
+    ret_consult->unlimited = r->denied ? NULL : r->unlimited;
+    ret_consult->dry_blocked = r->dry_blocked;
+    ret_consult->denied = r->denied;
+    ret_consult->unmatched = r->unmatched;
+    ret_consult->n_bare = 0;
+    if (!ret_consult->blocked && !ret_consult->unlimited)
         return;
     for (unsigned layer = 0; layer < SL_LAYERS_MAX; layer++)
         if (r->winners[layer] && r->winners[layer]->n_rates == 0)
-            ret_plan->bare[ret_plan->n_bare++] = r->winners[layer];
+            ret_consult->bare[ret_consult->n_bare++] = r->winners[layer];
 }
 
 static bool look_at_all(struct sl_table *table, const struct sl_item *items, unsigned n, uint64_t now_us,
@@ -89,34 +89,35 @@ static bool charge_all(struct sl_table *table, const struct sl_item *items, unsi
     return true;
 }
 
-static bool decide_items(struct sl_table *table, const struct sl_plan *plan, uint64_t now_us,
+static bool decide_items(struct sl_table *table, const struct sl_consult *consult, uint64_t now_us,
                          struct sl_decision *decisions)
 {
-    const struct sl_item *items = plan->items;
+    const struct sl_item *items = consult->items;
 
-    if (plan->n_items == 1 && !plan->blocked) {
+    if (consult->n_items == 1 && !consult->blocked) {
         sl_table_charge(table, items->fp, items->shape, now_us, items->cost, decisions);
         return decisions->allowed;
     }
-    if (!look_at_all(table, items, plan->n_items, now_us, decisions) || plan->blocked)
+    if (!look_at_all(table, items, consult->n_items, now_us, decisions) || consult->blocked)
         return false;
-    return plan->n_items == 0 || charge_all(table, items, plan->n_items, now_us, decisions);
+    return consult->n_items == 0 || charge_all(table, items, consult->n_items, now_us, decisions);
 }
 
 /* Each dry-run limit stands for itself: what one refuses does not keep another from being charged. */
-static void decide_dry(struct sl_table *table, const struct sl_plan *plan, uint64_t now_us, bool allowed,
+static void decide_dry(struct sl_table *table, const struct sl_consult *consult, uint64_t now_us, bool allowed,
                        struct sl_decision *decisions)
 {
-    for (unsigned first = 0, end; first < plan->n_dry; first = end) {
-        end = sl_items_group_end(plan->dry, plan->n_dry, first);
-        if (look_at_all(table, plan->dry + first, end - first, now_us, decisions + first) && allowed)
-            charge_all(table, plan->dry + first, end - first, now_us, decisions + first);
+    for (unsigned first = 0, end; first < consult->n_dry; first = end) {
+        end = sl_items_group_end(consult->dry, consult->n_dry, first);
+        if (look_at_all(table, consult->dry + first, end - first, now_us, decisions + first) && allowed)
+            charge_all(table, consult->dry + first, end - first, now_us, decisions + first);
     }
 }
 
-void sl_plan_decide(struct sl_table *table, const struct sl_plan *plan, uint64_t now_us, struct sl_outcome *ret_outcome)
+void sl_consult_decide(struct sl_table *table, const struct sl_consult *consult, uint64_t now_us,
+                       struct sl_outcome *ret_outcome)
 {
-    ret_outcome->allowed = !plan->denied && decide_items(table, plan, now_us, ret_outcome->items);
-    if (plan->n_dry > 0)
-        decide_dry(table, plan, now_us, ret_outcome->allowed, ret_outcome->dry);
+    ret_outcome->allowed = !consult->denied && decide_items(table, consult, now_us, ret_outcome->items);
+    if (consult->n_dry > 0)
+        decide_dry(table, consult, now_us, ret_outcome->allowed, ret_outcome->dry);
 }

@@ -1,4 +1,4 @@
-#include "limiter/plan.h"
+#include "limiter/consult.h"
 
 #include <stdio.h>
 
@@ -50,19 +50,19 @@ static void add_blocked(struct sl_report *report, const struct sl_limit *limit, 
     snprintf(out->name, sizeof out->name, "%s", limit->name);
 }
 
-void sl_plan_report(struct sl_table *table, const struct sl_plan *plan, const struct sl_outcome *outcome,
-                    uint64_t now_us, struct sl_report *ret_report)
+void sl_consult_report(struct sl_table *table, const struct sl_consult *consult, const struct sl_outcome *outcome,
+                       uint64_t now_us, struct sl_report *ret_report)
 {
     ret_report->n = 0;
-    add_items(table, plan->items, outcome->items, plan->n_items, outcome->allowed, now_us, false, ret_report);
-    if (plan->blocked)
-        add_blocked(ret_report, plan->blocked, false);
-    for (unsigned first = 0, end; first < plan->n_dry; first = end) {
-        end = sl_items_group_end(plan->dry, plan->n_dry, first);
+    add_items(table, consult->items, outcome->items, consult->n_items, outcome->allowed, now_us, false, ret_report);
+    if (consult->blocked)
+        add_blocked(ret_report, consult->blocked, false);
+    for (unsigned first = 0, end; first < consult->n_dry; first = end) {
+        end = sl_items_group_end(consult->dry, consult->n_dry, first);
         bool charged = outcome->allowed && all_allowed(outcome->dry + first, end - first);
 
-        add_items(table, plan->dry + first, outcome->dry + first, end - first, charged, now_us, true, ret_report);
+        add_items(table, consult->dry + first, outcome->dry + first, end - first, charged, now_us, true, ret_report);
     }
-    if (plan->dry_blocked)
-        add_blocked(ret_report, plan->dry_blocked, true);
+    if (consult->dry_blocked)
+        add_blocked(ret_report, consult->dry_blocked, true);
 }

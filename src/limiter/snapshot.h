@@ -4,7 +4,7 @@
 
 #include "limiter/counters.h"
 #include "limiter/limiter.h"
-#include "limiter/plan.h"
+#include "limiter/consult.h"
 #include "limiter/rcu.h"
 
 #include <pthread.h>
@@ -30,11 +30,12 @@ int sl_check_request(const struct sl_policy *policy, const struct sluice_request
                      struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
                      const char **ret_why);
 
-/* Starts loading what the plan's buckets lie in. */
-void sl_plan_prefetch(const struct sl_table *table, const struct sl_plan *plan);
+/* Starts loading what the consult's buckets lie in. */
+void sl_consult_prefetch(const struct sl_table *table, const struct sl_consult *consult);
 
 /* Decides, reports and counts; the caller holds `slot` and `snapshot`. `report` may be NULL. */
-void sl_plan_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot, const struct sl_plan *plan,
-                 uint64_t now_us, struct sluice_verdict *ret_verdict, struct sl_report *report);
+void sl_consult_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
+                    const struct sl_consult *consult, uint64_t now_us, struct sluice_verdict *ret_verdict,
+                    struct sl_report *report);
 
 #endif

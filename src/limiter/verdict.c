@@ -1,4 +1,4 @@
-#include "limiter/plan.h"
+#include "limiter/consult.h"
 
 #include <string.h>
 
@@ -115,91 +115,91 @@ static void report_bucket(const struct sl_item *item, const struct sl_decision *
 }
 
 /* Rejected: the refusal with the longest wait, a `blocked` limit counting as one without end. */
-static const struct sl_limit *verdict_rejected(const struct sl_plan *plan, const struct sl_outcome *outcome,
+static const struct sl_limit *verdict_rejected(const struct sl_consult *consult, const struct sl_outcome *outcome,
                                                struct sluice_verdict *v)
 {
     struct sl_numbers numbers;
-    unsigned i = pick_refusal(plan->items, outcome->items, plan->n_items, &numbers);
-    bool refused = i < plan->n_items;
+    unsigned i = pick_refusal(consult->items, outcome->items, consult->n_items, &numbers);
+    bool refused = i < consult->n_items;
 
     v->allowed = false;
-    if (plan->blocked &&
-        (!refused || numbers.retry_after_ms >= 0 || plan->blocked->index < plan->items[i].limit->index)) {
-        copy_name(v->policy, plan->blocked->name);
+    if (consult->blocked &&
+        (!refused || numbers.retry_after_ms >= 0 || consult->blocked->index < consult->items[i].limit->index)) {
+        copy_name(v->policy, consult->blocked->name);
         v->reason = SLUICE_REASON_BLOCKED;
         v->limit = v->remaining = 0;
         v->retry_after_ms = -1;
-        return plan->blocked;
+        return consult->blocked;
     }
     if (!refused) {
         v->reason = SLUICE_REASON_UNMATCHED;
         v->retry_after_ms = -1;
         return NULL;
     }
-    report_bucket(&plan->items[i], &outcome->items[i], &numbers, v);
+    report_bucket(&consult->items[i], &outcome->items[i], &numbers, v);
     v->reason = numbers.retry_after_ms < 0 ? SLUICE_REASON_COST_EXCEEDS_LIMIT : SLUICE_REASON_RATE_LIMITED;
-    return plan->items[i].limit;
+    return consult->items[i].limit;
 }
 
 /* The longest delay of all leaky buckets: held for less, the output of one of them would not be smooth. */
-static int64_t longest_delay(const struct sl_plan *plan, const struct sl_outcome *outcome)
+static int64_t longest_delay(const struct sl_consult *consult, const struct sl_outcome *outcome)
 {
     int64_t delay_ms = 0;
 
-    for (unsigned i = 0; i < plan->n_items; i++) {
+    for (unsigned i = 0; i < consult->n_items; i++) {
         struct sl_numbers numbers;
 
-        if (plan->items[i].shape->algorithm != SL_LEAKY_BUCKET)
+        if (consult->items[i].shape->algorithm != SL_LEAKY_BUCKET)
             continue;
-        sl_decision_numbers(plan->items[i].shape, &outcome->items[i], &numbers);
+        sl_decision_numbers(consult->items[i].shape, &outcome->items[i], &numbers);
         if (numbers.delay_ms > delay_ms)
             delay_ms = numbers.delay_ms;
     }
     return delay_ms;
 }
 
-static const struct sl_limit *verdict_allowed(const struct sl_plan *plan, const struct sl_outcome *outcome,
+static const struct sl_limit *verdict_allowed(const struct sl_consult *consult, const struct sl_outcome *outcome,
                                               struct sluice_verdict *v)
 {
     struct sl_numbers numbers;
 
-    if (plan->n_items == 0) {
-        if (plan->unlimited)
-            copy_name(v->policy, plan->unlimited->name);
-        return plan->unlimited;
+    if (consult->n_items == 0) {
+        if (consult->unlimited)
+            copy_name(v->policy, consult->unlimited->name);
+        return consult->unlimited;
     }
-    unsigned i = pick_tightest(plan->items, outcome->items, plan->n_items);
+    unsigned i = pick_tightest(consult->items, outcome->items, consult->n_items);
 
-    sl_decision_numbers(plan->items[i].shape, &outcome->items[i], &numbers);
-    report_bucket(&plan->items[i], &outcome->items[i], &numbers, v);
-    v->delay_ms = plan->n_items == 1 ? numbers.delay_ms : longest_delay(plan, outcome);
-    return plan->items[i].limit;
+    sl_decision_numbers(consult->items[i].shape, &outcome->items[i], &numbers);
+    report_bucket(&consult->items[i], &outcome->items[i], &numbers, v);
+    v->delay_ms = consult->n_items == 1 ? numbers.delay_ms : longest_delay(consult, outcome);
+    return consult->items[i].limit;
 }
 
-static void verdict_dry(const struct sl_plan *plan, const struct sl_outcome *outcome, struct sluice_verdict *v)
+static void verdict_dry(const struct sl_consult *consult, const struct sl_outcome *outcome, struct sluice_verdict *v)
 {
     struct sl_numbers numbers;
-    unsigned i = pick_refusal(plan->dry, outcome->dry, plan->n_dry, &numbers);
-    bool refused = i < plan->n_dry;
+    unsigned i = pick_refusal(consult->dry, outcome->dry, consult->n_dry, &numbers);
+    bool refused = i < consult->n_dry;
 
-    if (plan->dry_blocked &&
-        (!refused || numbers.retry_after_ms >= 0 || plan->dry_blocked->index < plan->dry[i].limit->index)) {
+    if (consult->dry_blocked &&
+        (!refused || numbers.retry_after_ms >= 0 || consult->dry_blocked->index < consult->dry[i].limit->index)) {
         v->dry_run = true;
         v->dry_run_retry_after_ms = -1;
-        copy_name(v->dry_run_policy, plan->dry_blocked->name);
+        copy_name(v->dry_run_policy, consult->dry_blocked->name);
     } else if (refused) {
         v->dry_run = true;
         v->dry_run_retry_after_ms = numbers.retry_after_ms;
-        copy_name(v->dry_run_policy, plan->dry[i].limit->name);
+        copy_name(v->dry_run_policy, consult->dry[i].limit->name);
     }
 }
 
-const struct sl_limit *sl_plan_verdict(const struct sl_plan *plan, const struct sl_outcome *outcome,
-                                       struct sluice_verdict *ret_verdict)
+const struct sl_limit *sl_consult_verdict(const struct sl_consult *consult, const struct sl_outcome *outcome,
+                                          struct sluice_verdict *ret_verdict)
 {
     clear(ret_verdict);
-    if (plan->n_dry > 0 || plan->dry_blocked)
-        verdict_dry(plan, outcome, ret_verdict);
-    return outcome->allowed ? verdict_allowed(plan, outcome, ret_verdict)
-                            : verdict_rejected(plan, outcome, ret_verdict);
+    if (consult->n_dry > 0 || consult->dry_blocked)
+        verdict_dry(consult, outcome, ret_verdict);
+    return outcome->allowed ? verdict_allowed(consult, outcome, ret_verdict)
+                            : verdict_rejected(consult, outcome, ret_verdict);
 }

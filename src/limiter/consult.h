@@ -1,11 +1,11 @@
 /* One request on its way through a decision: what to consult, what each bucket said, and what comes of it. */
-#ifndef SL_LIMITER_PLAN_H
-#define SL_LIMITER_PLAN_H
+#ifndef SL_LIMITER_CONSULT_H
+#define SL_LIMITER_CONSULT_H
 
 #include "limiter/limiter.h"
 
 /* What the policy says of one request (struct sl_resolution), with the buckets wherever they lie. */
-struct sl_plan {
+struct sl_consult {
     const struct sl_item *items; /* enforcing, in file order of layers and rates */
     const struct sl_item *dry;   /* dry-run winners, likewise */
     unsigned n_items, n_dry;
@@ -16,7 +16,7 @@ struct sl_plan {
 };
 
 /* Borrows the resolution's arrays. */
-void sl_plan_make(const struct sl_resolution *resolution, struct sl_plan *ret_plan);
+void sl_consult_make(const struct sl_resolution *resolution, struct sl_consult *ret_consult);
 
 /* What came of it. Only the first n_items and n_dry decisions are set. */
 struct sl_outcome {
@@ -27,16 +27,16 @@ struct sl_outcome {
 
 /* Decides: looks at every bucket, charges all or none of the enforcing ones, then the dry-run ones that have room if
  * the request was allowed. A decision with `allowed` false is a bucket that refused. */
-void sl_plan_decide(struct sl_table *table, const struct sl_plan *plan, uint64_t now_us,
-                    struct sl_outcome *ret_outcome);
+void sl_consult_decide(struct sl_table *table, const struct sl_consult *consult, uint64_t now_us,
+                       struct sl_outcome *ret_outcome);
 
 /* Fills the verdict; returns the deciding limit, NULL when none was met. */
-const struct sl_limit *sl_plan_verdict(const struct sl_plan *plan, const struct sl_outcome *outcome,
-                                       struct sluice_verdict *ret_verdict);
+const struct sl_limit *sl_consult_verdict(const struct sl_consult *consult, const struct sl_outcome *outcome,
+                                          struct sluice_verdict *ret_verdict);
 
 /* Fills the report. Looks at the buckets of a rejected request once more, to show them as it left them. */
-void sl_plan_report(struct sl_table *table, const struct sl_plan *plan, const struct sl_outcome *outcome,
-                    uint64_t now_us, struct sl_report *ret_report);
+void sl_consult_report(struct sl_table *table, const struct sl_consult *consult, const struct sl_outcome *outcome,
+                       uint64_t now_us, struct sl_report *ret_report);
 
 /* Index after the last item of items[first]'s limit: rates of one limit lie together. */
 static inline unsigned sl_items_group_end(const struct sl_item *items, unsigned n, unsigned first)
