@@ -11,8 +11,8 @@
  *     sl_server_free(&server);                       waits for the threads
  *
  * Each worker is a thread with a libuv loop, its own listening sockets (SO_REUSEPORT) and its own connections; the
- * admin listener has a thread of its own, so a scrape or a reload never delays a decision. The process must ignore
- * SIGPIPE. Memory is bounded: at most max_connections connections, each with at most one request and one answer
+ * admin listener has a thread of its own, so a scrape or a reload never delays a decision. No
+ * signal disposition is needed. Memory is bounded: at most max_connections connections, each with at most one request and one answer
  * (or the streams of one HTTP/2 session) within the limits below. */
 #ifndef SL_SERVER_SERVER_H
 #define SL_SERVER_SERVER_H

@@ -1,0 +1,204 @@
+/* The admin routes but /metrics: /v1/policy, /v1/buckets, /v1/reload. */
+#include "server/problem.h"
+#include "server/route.h"
+
+#include "base/err.h"
+#include "core/rate.h"
+#include "policy/report.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JSON "application/json"
+
+/* Writes `value` as the body and drops the reference. */
+static void answer_json(struct sl_http_response *response, json_t *value)
+{
+    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
+
+    if (text) {
+        response->content_type = JSON;
+        sl_buf_text(&response->body, text);
+        sl_buf_text(&response->body, "\n");
+    } else {
+        sl_problem(response, 500, "Out of memory.", NULL);
+    }
+    free(text);
+    json_decref(value);
+}
+
+void sl_handle_policy(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
+{
+    struct sl_service *service = call->service;
+    const struct sl_policy *policy = sl_service_policy(service);
+    struct sl_limiter_stats stats;
+
+    (void)request;
+    sl_limiter_stats(service->shared->limiter, &stats);
+    sl_http_header_begin(response, "ETag");
+    sl_buf_printf(&response->values, "\"%s\"", sl_policy_hash(policy));
+    sl_http_header_end(response);
+    answer_json(response, json_pack("{s:I, s:s, s:I, s:o}", "version", (json_int_t)stats.reloads + 1, "hash",
+                                    sl_policy_hash(policy), "limits", (json_int_t)sl_policy_n_limits(policy), "policy",
+                                    sl_policy_show_json(policy)));
+}
+
+void sl_handle_reload(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
+{
+    struct sl_shared *shared = call->service->shared;
+    struct sl_policy *policy;
+    char why[512] = "";
+
+    (void)request;
+    if (!shared->hooks.reload) {
+        sl_problem(response, 501, "This server has no policy file to load again.", NULL);
+        return;
+    }
+    if (shared->hooks.reload(shared->hooks.ctx, why, sizeof why)) {
+        sl_problem(response, 422, *why ? why : "The policy could not be loaded; the one in force stays.", NULL);
+        return;
+    }
+    policy = sl_limiter_policy(shared->limiter);
+    answer_json(response, json_pack("{s:b, s:s}", "reloaded", 1, "hash", sl_policy_hash(policy)));
+    sl_policy_unref(policy);
+}
+
+/* The parameters of /v1/buckets, decoded. */
+struct bucket_query {
+    struct sluice_request request;
+    struct sluice_label labels[SLUICE_LABELS_MAX];
+    char text[8192]; /* decoded values, one after the other */
+    size_t used;
+};
+
+static int refuse(struct sl_http_response *response, const char *detail, const char *field)
+{
+    sl_problem(response, 400, detail, field);
+    return SL_EINVALID;
+}
+
+static int decode(struct bucket_query *q, struct sl_span raw, const char **ret_text, size_t *ret_len)
+{
+    char *to = q->text + q->used;
+
+    if (!sl_http_decode(raw, to, sizeof q->text - q->used, ret_len))
+        return SL_EINVALID;
+    *ret_text = to;
+    q->used += *ret_len;
+    return 0;
+}
+
+static bool is_named(struct sl_span name, const char *want)
+{
+    return name.len == strlen(want) && !memcmp(name.text, want, name.len);
+}
+
+static int read_label(struct bucket_query *q, struct sl_span name, struct sl_span value)
+{
+    struct sluice_label *label = &q->labels[q->request.n_labels];
+    struct sl_span rest = {name.text + 6, name.len - 6};
+
+    if (q->request.n_labels == SLUICE_LABELS_MAX || decode(q, rest, &label->name, &label->name_len) ||
+        decode(q, value, &label->value, &label->value_len))
+        return SL_EINVALID;
+    q->request.n_labels++;
+    q->request.labels = q->labels;
+    return 0;
+}
+
+static int read_parameter(struct bucket_query *q, struct sl_span name, struct sl_span value)
+{
+    struct sluice_request *r = &q->request;
+
+    if (is_named(name, "key"))
+        return decode(q, value, &r->key, &r->key_len);
+    if (is_named(name, "keyType"))
+        return decode(q, value, &r->key_type, &r->key_type_len);
+    if (is_named(name, "scope"))
+        return decode(q, value, &r->scope, &r->scope_len);
+    if (is_named(name, "tier"))
+        return decode(q, value, &r->tier, &r->tier_len);
+    if (is_named(name, "address"))
+        return decode(q, value, &r->address, &r->address_len);
+    if (name.len > 6 && !memcmp(name.text, "label.", 6))
+        return read_label(q, name, value);
+    return SL_ENOTFOUND;
+}
+
+static int read_query(struct sl_span query, struct bucket_query *q, struct sl_http_response *response)
+{
+    struct sl_span name, value;
+
+    q->request = (struct sluice_request)SLUICE_REQUEST_INIT;
+    q->used = 0;
+    while (sl_http_next_parameter(&query, &name, &value)) {
+        int e = read_parameter(q, name, value);
+
+        if (e == SL_ENOTFOUND)
+            return refuse(response, "Unknown parameter; known are key, keyType, scope, tier, address and label.NAME.",
+                          NULL);
+        if (e)
+            return refuse(response, "A parameter is malformed or too long.", NULL);
+    }
+    return q->request.key ? 0 : refuse(response, "The parameter `key` is missing.", "key");
+}
+
+struct bucket_list {
+    json_t *array;
+    bool failed;
+};
+
+static void add_bucket(void *ctx, const struct sl_bucket_info *info)
+{
+    struct bucket_list *list = ctx;
+    const struct sl_shape *shape = &info->limit->shapes[info->rate_idx];
+    struct sl_rate rate = {SL_RATE_LIMITED, shape->count, shape->period_us};
+    char text[SL_RATE_TEXT_MAX];
+    json_t *entry;
+
+    sl_rate_format(&rate, text);
+    entry =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "name", info->limit->name, "layer", info->limit->layer,
+                  "endpoint", info->endpoint, "algorithm", sl_algorithm_name((enum sl_algorithm)shape->algorithm),
+                  "rate", text, "limit", (json_int_t)info->numbers.limit, "remaining",
+                  (json_int_t)info->numbers.remaining, "resetAfterMs", (json_int_t)info->numbers.reset_after_ms);
+    if (!entry || json_array_append_new(list->array, entry))
+        list->failed = true;
+}
+
+static void list_buckets(struct sl_limiter *limiter, const struct sluice_request *request,
+                         struct sl_http_response *response)
+{
+    struct bucket_list list = {json_array(), false};
+
+    sl_limiter_inspect(limiter, request, add_bucket, &list);
+    if (list.failed) {
+        json_decref(list.array);
+        list.array = NULL;
+    }
+    answer_json(response, json_pack("{s:o}", "buckets", list.array));
+}
+
+void sl_handle_buckets(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
+{
+    struct sl_service *service = call->service;
+    struct sl_limiter *limiter = service->shared->limiter;
+    struct sl_request_buffer buffer;
+    struct sluice_request checked;
+    struct bucket_query q;
+    const char *field = "", *why = "";
+    char detail[256];
+
+    if (read_query(call->query, &q, response))
+        return;
+    if (sl_request_check(sl_service_policy(service), &q.request, &checked, &buffer, &field, &why)) {
+        snprintf(detail, sizeof detail, "`%s`: %s.", field, why);
+        refuse(response, detail, field);
+    } else if (request->method == SL_HTTP_DELETE) {
+        answer_json(response, json_pack("{s:I}", "reset", (json_int_t)sl_limiter_reset(limiter, &checked)));
+    } else {
+        list_buckets(limiter, &checked, response);
+    }
+}

@@ -1,0 +1,341 @@
+#include "server/http1.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { PIECE_NONE, PIECE_NAME, PIECE_VALUE };
+
+static int refuse(struct sl_http1 *h, int status, const char *detail)
+{
+    h->status = status;
+    h->detail = detail;
+    return -1; /* any other value than 0 stops the parser */
+}
+
+static inline struct sl_http1 *self(http_parser *parser)
+{
+    return (struct sl_http1 *)parser->data;
+}
+
+static inline uint32_t offset(const struct sl_http1 *h, const char *at)
+{
+    return (uint32_t)(at - h->base);
+}
+
+static int on_url(http_parser *parser, const char *at, size_t len)
+{
+    struct sl_http1 *h = self(parser);
+
+    if (!h->target_len) {
+        h->target_off = offset(h, at);
+        if (h->target_off < 2 || at[-2] == ' ')
+            return refuse(h, 400, "One space separates method and target.");
+    }
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)at[i] <= ' ' || at[i] == 0x7f)
+            return refuse(h, 400, "A control character in the request target.");
+    h->target_len += (uint32_t)len;
+    return 0;
+}
+
+/* A new field begins at `at`: a line that ended with CR LF lies before it. */
+static int begin_field(struct sl_http1 *h, const char *at)
+{
+    uint32_t off = offset(h, at);
+
+    if (off < 2 || at[-1] != '\n' || at[-2] != '\r')
+        return refuse(h, 400, "Lines of a request end with CR LF.");
+    if (h->n_fields == SL_HTTP_FIELDS_MAX)
+        return refuse(h, 431, "Too many header fields.");
+    h->fields[h->n_fields++] = (struct sl_http_field){.name_off = off, .value_off = off};
+    return 0;
+}
+
+static int on_header_field(http_parser *parser, const char *at, size_t len)
+{
+    struct sl_http1 *h = self(parser);
+
+    if (h->head_done)
+        return 0; /* trailers are read and ignored */
+    if (h->piece != PIECE_NAME && begin_field(h, at))
+        return -1;
+    for (size_t i = 0; i < len; i++)
+        if (!sl_http_is_token_char((unsigned char)at[i]))
+            return refuse(h, 400, "A header field's name is not a token.");
+    h->fields[h->n_fields - 1].name_len += (uint32_t)len;
+    h->piece = PIECE_NAME;
+    h->piece_end = offset(h, at) + (uint32_t)len;
+    return 0;
+}
+
+/* An empty value is reported from behind its line end: `at` is the next line. */
+static int on_empty_value(struct sl_http1 *h, uint32_t off)
+{
+    const char *line_end = h->base + off - 2;
+
+    if (h->piece != PIECE_NAME || memchr(h->base + h->piece_end, '\n', (size_t)(line_end - h->base) - h->piece_end))
+        return refuse(h, 400, "A folded header line.");
+    h->fields[h->n_fields - 1].value_off = off - 2;
+    h->piece = PIECE_VALUE;
+    h->piece_end = off - 2;
+    return 0;
+}
+
+static int on_header_value(http_parser *parser, const char *at, size_t len)
+{
+    struct sl_http1 *h = self(parser);
+    struct sl_http_field *f;
+    uint32_t off = offset(h, at);
+
+    if (h->head_done)
+        return 0;
+    if (!len && off >= h->piece_end + 2 && at[-1] == '\n')
+        return at[-2] == '\r' ? on_empty_value(h, off) : refuse(h, 400, "Lines of a request end with CR LF.");
+    /* Between the pieces of one line there is no line end; a folded line has one. */
+    if (off > h->piece_end && memchr(h->base + h->piece_end, '\n', off - h->piece_end))
+        return refuse(h, 400, "A folded header line.");
+    f = &h->fields[h->n_fields - 1];
+    if (h->piece == PIECE_NAME)
+        f->value_off = off;
+    f->value_len = off + (uint32_t)len - f->value_off;
+    h->piece = PIECE_VALUE;
+    h->piece_end = off + (uint32_t)len;
+    return 0;
+}
+
+static inline bool is(const struct sl_http1 *h, const struct sl_http_field *f, const char *name, size_t len)
+{
+    return sl_http_same_name(h->base + f->name_off, f->name_len, name, len);
+}
+
+static inline bool has_value(const struct sl_http1 *h, const struct sl_http_field *f, const char *value)
+{
+    return sl_http_same_name(h->base + f->value_off, f->value_len, value, strlen(value));
+}
+
+static void trim(const struct sl_http1 *h, struct sl_http_field *f)
+{
+    const char *value = h->base + f->value_off;
+
+    while (f->value_len && (value[f->value_len - 1] == ' ' || value[f->value_len - 1] == '\t'))
+        f->value_len--;
+}
+
+/* Fields that decide about the framing. */
+static int check_fields(struct sl_http1 *h)
+{
+    unsigned n_hosts = 0, n_codings = 0;
+    bool http_1_1 = h->parser.http_minor == 1;
+
+    for (unsigned i = 0; i < h->n_fields; i++) {
+        struct sl_http_field *f = &h->fields[i];
+
+        trim(h, f);
+        if (f->name_len == 4 && is(h, f, "host", 4)) {
+            n_hosts++;
+        } else if (f->name_len == 6 && is(h, f, "expect", 6)) {
+            if (!has_value(h, f, "100-continue"))
+                return refuse(h, 417, "The only expectation known is 100-continue.");
+            h->expects_continue = http_1_1;
+        } else if (f->name_len == 17 && is(h, f, "transfer-encoding", 17)) {
+            n_codings++;
+            if (!has_value(h, f, "chunked"))
+                return refuse(h, 501, "The only transfer coding known is chunked.");
+        }
+    }
+    if (n_codings > 1 || (n_codings && !http_1_1))
+        return refuse(h, 400, http_1_1 ? "More than one Transfer-Encoding." : "Transfer-Encoding in HTTP/1.0.");
+    if (n_hosts > 1 || (!n_hosts && http_1_1))
+        return refuse(h, 400, n_hosts ? "More than one Host." : "No Host.");
+    return 0;
+}
+
+static int on_headers_complete(http_parser *parser)
+{
+    struct sl_http1 *h = self(parser);
+
+    parser->upgrade = 0; /* no protocol to upgrade to: the request is answered as it is */
+    if (parser->http_major != 1 || parser->http_minor > 1)
+        return refuse(h, 505, "HTTP/1.0, HTTP/1.1 and HTTP/2 are spoken here.");
+    if (h->n_fields && memcmp(h->base + h->piece_end, "\r\n\r\n", 4) != 0)
+        return refuse(h, 400, "Lines of a request end with CR LF.");
+    if (h->piece_end > h->limits->header_bytes)
+        return refuse(h, 431, "The request's header is too long.");
+    if (check_fields(h))
+        return -1;
+    if (parser->content_length != UINT64_MAX && parser->content_length > h->limits->body_bytes)
+        return refuse(h, 413, "The request's body is too long.");
+    h->head_done = true;
+    return 0;
+}
+
+/* Chunks are moved together behind the first one: what lies between has been parsed. */
+static int on_body(http_parser *parser, const char *at, size_t len)
+{
+    struct sl_http1 *h = self(parser);
+    uint32_t off = offset(h, at);
+
+    if (len > h->limits->body_bytes - h->body_len)
+        return refuse(h, 413, "The request's body is too long.");
+    if (!h->body_len)
+        h->body_off = off;
+    else if (off != h->body_off + h->body_len)
+        memmove(h->base + h->body_off + h->body_len, at, len);
+    h->body_len += (uint32_t)len;
+    return 0;
+}
+
+static int on_message_complete(http_parser *parser)
+{
+    struct sl_http1 *h = self(parser);
+
+    h->complete = true;
+    h->keep_alive = http_should_keep_alive(parser) != 0;
+    http_parser_pause(parser, 1); /* one request at a time */
+    return 0;
+}
+
+static const http_parser_settings settings = {
+    .on_url = on_url,
+    .on_header_field = on_header_field,
+    .on_header_value = on_header_value,
+    .on_headers_complete = on_headers_complete,
+    .on_body = on_body,
+    .on_message_complete = on_message_complete,
+};
+
+void sl_http1_init(struct sl_http1 *h, const struct sl_http1_limits *limits)
+{
+    http_parser_init(&h->parser, HTTP_REQUEST);
+    h->parser.data = h;
+    h->limits = limits;
+    h->n_kept = 0;
+    h->target_off = h->target_len = 0;
+    h->piece_end = 0;
+    h->body_off = h->body_len = 0;
+    h->n_fields = 0;
+    h->piece = PIECE_NONE;
+    h->head_done = h->complete = h->expects_continue = h->keep_alive = false;
+    h->status = 0;
+    h->detail = NULL;
+}
+
+static enum sl_http1_result refused_by_parser(struct sl_http1 *h)
+{
+    if (!h->status) {
+        enum http_errno e = HTTP_PARSER_ERRNO(&h->parser);
+
+        h->status = e == HPE_HEADER_OVERFLOW ? 431 : e == HPE_INVALID_METHOD ? 501 : 400;
+        h->detail = e == HPE_INVALID_METHOD ? "Not a method known here." : http_errno_description(e);
+    }
+    return SL_HTTP1_BAD;
+}
+
+enum sl_http1_result sl_http1_parse(struct sl_http1 *h, char *block, size_t len)
+{
+    size_t n;
+
+    assert(len >= h->n_kept && len < UINT32_MAX);
+    h->base = block;
+    n = http_parser_execute(&h->parser, &settings, block + h->n_kept, len - h->n_kept);
+    if (h->complete) {
+        h->n_kept += (uint32_t)n;
+        return SL_HTTP1_REQUEST;
+    }
+    if (HTTP_PARSER_ERRNO(&h->parser) != HPE_OK)
+        return refused_by_parser(h);
+    h->n_kept = (uint32_t)len;
+    if (!h->head_done && len > h->limits->header_bytes) {
+        refuse(h, 431, "The request's header is too long.");
+        return SL_HTTP1_BAD;
+    }
+    /* Chunk sizes and trailers behind the body are parsed and not needed again. */
+    if (h->head_done && h->parser.flags & F_CHUNKED)
+        h->n_kept = h->body_len ? h->body_off + h->body_len : h->piece_end + 4;
+    return SL_HTTP1_MORE;
+}
+
+void sl_http1_request(const struct sl_http1 *h, char *block, struct sl_http_request *ret_request)
+{
+    const char *method = http_method_str((enum http_method)h->parser.method);
+    size_t len = strlen(method);
+
+    ret_request->method = sl_http_method_of(method, len);
+    ret_request->method_text = (struct sl_span){method, len};
+    ret_request->target = (struct sl_span){block + h->target_off, h->target_len};
+    ret_request->base = block;
+    ret_request->fields = h->fields;
+    ret_request->n_fields = h->n_fields;
+    ret_request->body = block + h->body_off;
+    ret_request->body_len = h->body_len;
+}
+
+#define PUT(at, text) (memcpy(at, text, sizeof(text) - 1), (at) + sizeof(text) - 1)
+
+static char *put(char *at, const char *text, size_t len)
+{
+    memcpy(at, text, len);
+    return at + len;
+}
+
+static char *put_status(char *at, int status)
+{
+    const char *text;
+
+    if (status == 200)
+        return PUT(at, "HTTP/1.1 200 OK\r\nDate: ");
+    text = sl_http_status_text(status);
+    at = PUT(at, "HTTP/1.1 ");
+    at = sl_write_int(at, status);
+    *at++ = ' ';
+    at = put(at, text, strlen(text));
+    return PUT(at, "\r\nDate: ");
+}
+
+static char *put_headers(char *at, const struct sl_http_response *response)
+{
+    for (unsigned i = 0; i < response->n_headers; i++) {
+        const struct sl_http_header *header = &response->headers[i];
+
+        at = put(at, header->name, header->name_len);
+        at = PUT(at, ": ");
+        at = put(at, response->values.data + header->value_off, header->value_len);
+        at = PUT(at, "\r\n");
+    }
+    return at;
+}
+
+static char *put_connection(char *at, const struct sl_http1_reply *reply)
+{
+    if (!reply->keep_alive)
+        return PUT(at, "Connection: close\r\n");
+    return reply->http_1_0 ? PUT(at, "Connection: keep-alive\r\n") : at;
+}
+
+void sl_http1_write(struct sl_buf *out, const struct sl_http_response *response, const struct sl_http1_reply *reply)
+{
+    /* 512: status line, date, type, length and connection lines, all of ours and bounded. */
+    size_t room = 512 + response->values.len + response->body.len;
+    char *at;
+
+    for (unsigned i = 0; i < response->n_headers; i++)
+        room += response->headers[i].name_len + 4;
+    at = sl_buf_reserve(out, room);
+    if (!at)
+        return;
+    at = put_status(at, response->status);
+    at = put(at, reply->date, SL_HTTP_DATE_LEN);
+    if (response->content_type) {
+        at = PUT(at, "\r\nContent-Type: ");
+        at = put(at, response->content_type, strlen(response->content_type));
+    }
+    at = PUT(at, "\r\nContent-Length: ");
+    at = sl_write_int(at, (int64_t)response->body.len);
+    at = PUT(at, "\r\n");
+    at = put_headers(at, response);
+    at = put_connection(at, reply);
+    at = PUT(at, "\r\n");
+    if (!reply->head_only && response->body.len)
+        at = put(at, response->body.data, response->body.len);
+    out->len = (size_t)(at - out->data);
+}

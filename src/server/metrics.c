@@ -1,0 +1,213 @@
+/* GET /metrics: what is counted now (SPEC section 12). No label ever carries a value from a request. */
+#include "server/exposition.h"
+#include "server/problem.h"
+#include "server/route.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#define VERSION TEXT(SLUICE_VERSION_MAJOR) "." TEXT(SLUICE_VERSION_MINOR) "." TEXT(SLUICE_VERSION_PATCH)
+
+static bool wants_open_metrics(const struct sl_http_request *request)
+{
+    struct sl_span accept = sl_http_find(request, "accept", NULL);
+
+    return accept.len && memmem(accept.text, accept.len, "application/openmetrics-text", 28) != NULL;
+}
+
+static void decision(struct sl_exposition *x, const char *limit, const char *verdict, const char *mode, uint64_t n)
+{
+    sl_exposition_begin(x, "_total");
+    sl_exposition_label(x, "limit", limit);
+    sl_exposition_label(x, "verdict", verdict);
+    sl_exposition_label(x, "source", "local");
+    sl_exposition_label(x, "mode", mode);
+    sl_exposition_int(x, n);
+}
+
+static void add_decisions(struct sl_exposition *x, const struct sl_limiter_count *rows, size_t n)
+{
+    sl_exposition_family(
+        x, "sluice_decisions", "counter",
+        "Decisions, by the limit that decided (empty: none matched). Dry-run limits are counted apart.");
+    for (size_t i = 0; i < n; i++) {
+        decision(x, rows[i].limit, "allowed", "enforce", rows[i].decided_allowed);
+        decision(x, rows[i].limit, "rejected", "enforce", rows[i].decided_rejected);
+        if (rows[i].dry_allowed + rows[i].dry_rejected == 0)
+            continue;
+        decision(x, rows[i].limit, "allowed", "dry_run", rows[i].dry_allowed);
+        decision(x, rows[i].limit, "rejected", "dry_run", rows[i].dry_rejected);
+    }
+}
+
+static void add_checks(struct sl_exposition *x, const struct sl_limiter_count *rows, size_t n)
+{
+    sl_exposition_family(x, "sluice_limit_checks", "counter",
+                         "Each limit consulted: had it room, whatever others said.");
+    for (size_t i = 0; i < n; i++) {
+        if (!*rows[i].limit)
+            continue;
+        for (int rejected = 0; rejected < 2; rejected++) {
+            sl_exposition_begin(x, "_total");
+            sl_exposition_label(x, "limit", rows[i].limit);
+            sl_exposition_label(x, "result", rejected ? "rejected" : "allowed");
+            sl_exposition_int(x, rejected ? rows[i].checks_rejected : rows[i].checks_allowed);
+        }
+    }
+}
+
+static bool add_limits(struct sl_exposition *x, struct sl_limiter *limiter)
+{
+    struct sl_limiter_count *rows = malloc(SL_COUNT_ROWS_MAX * sizeof *rows);
+    size_t n;
+
+    if (!rows)
+        return false;
+    n = sl_limiter_counts(limiter, rows, SL_COUNT_ROWS_MAX);
+    add_decisions(x, rows, n);
+    add_checks(x, rows, n);
+    free(rows);
+    return true;
+}
+
+static void add_durations(struct sl_exposition *x, const struct sl_limiter_stats *stats)
+{
+    char bound[32];
+    uint64_t below = 0;
+
+    sl_exposition_family(
+        x, "sluice_decision_duration_seconds", "histogram",
+        "Time the limiter took for a decision, apart from any protocol; one decision in 64 is measured.");
+    for (unsigned i = 0; i < SL_DURATION_BUCKETS - 1; i++) {
+        struct sl_buf text = {.data = bound, .cap = sizeof bound, .max = sizeof bound};
+
+        below += stats->duration[i];
+        sl_buf_printf(&text, "%.9g", (double)(UINT64_C(64) << i) / 1e9);
+        sl_exposition_begin(x, "_bucket");
+        sl_exposition_label(x, "le", bound);
+        sl_exposition_int(x, below);
+    }
+    sl_exposition_begin(x, "_bucket");
+    sl_exposition_label(x, "le", "+Inf");
+    sl_exposition_int(x, below + stats->duration[SL_DURATION_BUCKETS - 1]);
+    sl_exposition_begin(x, "_sum");
+    sl_exposition_real(x, (double)stats->duration_sum_ns / 1e9);
+    sl_exposition_begin(x, "_count");
+    sl_exposition_int(x, below + stats->duration[SL_DURATION_BUCKETS - 1]);
+}
+
+static void add_limiter(struct sl_exposition *x, const struct sl_shared *shared)
+{
+    struct sl_limiter_stats stats;
+
+    sl_limiter_stats(shared->limiter, &stats);
+    add_durations(x, &stats);
+    sl_exposition_counter(x, "sluice_unmatched", "Requests that no limit matched.", stats.unmatched);
+    sl_exposition_gauge(x, "sluice_policy_version", "Policies put in force since the start, the first included.",
+                        stats.reloads + 1);
+    sl_exposition_family(x, "sluice_policy_reloads", "counter", "Reloads of the policy, by result.");
+    for (int failed = 0; failed < 2; failed++) {
+        sl_exposition_begin(x, "_total");
+        sl_exposition_label(x, "result", failed ? "failed" : "ok");
+        sl_exposition_int(x, atomic_load(failed ? &shared->reloads_failed : &shared->reloads_ok));
+    }
+}
+
+static void add_table(struct sl_exposition *x, struct sl_limiter *limiter)
+{
+    struct sl_table_stats stats;
+
+    sl_table_stats(sl_limiter_table(limiter), &stats);
+    sl_exposition_gauge(x, "sluice_buckets", "Buckets that are not whole now, as of the last scan.", stats.live);
+    sl_exposition_gauge(x, "sluice_table_slots", "Buckets the table has room for.", stats.slots);
+    sl_exposition_gauge(x, "sluice_table_bytes", "Bytes of the table.", stats.bytes);
+    sl_exposition_counter(x, "sluice_table_evictions", "Live buckets that had to make room.", stats.evictions);
+    sl_exposition_family(x, "sluice_table_forgiven_seconds", "counter", "Debt in time that evicted buckets had.");
+    sl_exposition_begin(x, "_total");
+    sl_exposition_real(x, (double)stats.forgiven_us / 1e6);
+    sl_exposition_counter(x, "sluice_negative_elapsed", "Clock readings or events earlier than the latest.",
+                          stats.negative_elapsed);
+    sl_exposition_gauge(x, "sluice_log_entries", "Entries of sliding logs in use.", stats.log_used);
+    sl_exposition_counter(x, "sluice_log_folded", "Hits folded into the newest log entry for want of room.",
+                          stats.log_folded);
+}
+
+/* The sum of one counter over all loops; `offset` within struct sl_service_counters. */
+static uint64_t sum(const struct sl_shared *shared, size_t offset)
+{
+    uint64_t total = 0;
+
+    for (unsigned i = 0; i < shared->n_services; i++) {
+        const char *counters = (const char *)&shared->services[i]->counters;
+
+        total +=
+            atomic_load_explicit((const atomic_uint_fast64_t *)(const void *)(counters + offset), memory_order_relaxed);
+    }
+    return total;
+}
+
+#define SUM(shared, field) sum(shared, offsetof(struct sl_service_counters, field))
+
+static void response(struct sl_exposition *x, const char *route, unsigned class, uint64_t n)
+{
+    static const char *const classes[SL_CLASSES] = {"2xx", "4xx", "429", "5xx"};
+
+    sl_exposition_begin(x, "_total");
+    sl_exposition_label(x, "route", route);
+    sl_exposition_label(x, "class", classes[class]);
+    sl_exposition_int(x, n);
+}
+
+static void add_http(struct sl_exposition *x, const struct sl_shared *shared)
+{
+    sl_exposition_family(x, "sluice_http_responses", "counter",
+                         "HTTP answers, by route; `none` when no route was found.");
+    for (unsigned c = 0; c < SL_CLASSES; c++) {
+        for (unsigned r = 0; r < sl_n_routes; r++) {
+            size_t at =
+                offsetof(struct sl_service_counters, responses) + (r * SL_CLASSES + c) * sizeof(atomic_uint_fast64_t);
+
+            response(x, sl_routes[r].path, c, sum(shared, at));
+        }
+        response(x, "none", c,
+                 sum(shared, offsetof(struct sl_service_counters, unrouted) + c * sizeof(atomic_uint_fast64_t)));
+    }
+    sl_exposition_gauge(x, "sluice_http_connections", "Connections open now.", SUM(shared, open));
+    sl_exposition_counter(x, "sluice_http_accepted", "Connections accepted.", SUM(shared, accepted));
+    sl_exposition_counter(x, "sluice_http_reclaimed", "Idle connections closed to make room.", SUM(shared, reclaimed));
+    sl_exposition_counter(x, "sluice_http_accept_pauses", "Times accepting paused for want of descriptors or room.",
+                          SUM(shared, paused));
+    sl_exposition_counter(x, "sluice_http_timeouts", "Connections ended by a deadline.", SUM(shared, timeouts));
+    sl_exposition_counter(x, "sluice_http_malformed", "Requests that were no HTTP.", SUM(shared, malformed));
+    sl_exposition_counter(x, "sluice_forwarded_malformed", "Forwarding headers that held something that is no address.",
+                          SUM(shared, bad_forwarded));
+}
+
+static void add_build(struct sl_exposition *x)
+{
+    sl_exposition_family(x, "sluice_build", "info", "The version of this daemon.");
+    sl_exposition_begin(x, "_info");
+    sl_exposition_label(x, "version", VERSION);
+    sl_exposition_int(x, 1);
+}
+
+void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *out)
+{
+    struct sl_shared *shared = call->service->shared;
+    struct sl_exposition x = {.out = &out->body, .open_metrics = wants_open_metrics(request)};
+
+    out->content_type = x.open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                       : "text/plain; version=0.0.4; charset=utf-8";
+    if (!add_limits(&x, shared->limiter)) {
+        sl_problem(out, 500, "Out of memory.", NULL);
+        return;
+    }
+    add_limiter(&x, shared);
+    add_table(&x, shared->limiter);
+    add_http(&x, shared);
+    add_build(&x);
+    sl_exposition_end(&x);
+}

@@ -1,0 +1,130 @@
+#include "server/route.h"
+
+#include "server/problem.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define READ (SL_HTTP_GET | SL_HTTP_HEAD)
+#define BOTH (SL_PUBLIC | SL_ADMIN)
+
+/* path, subtree, methods, listener, access, handler; the hot ones first. */
+const struct sl_route sl_routes[] = {
+    {"/check", false, SL_HTTP_POST, SL_PUBLIC, SL_CHECK_TOKEN, sl_handle_check},
+    {"/auth", true, SL_HTTP_ANY, SL_PUBLIC, SL_OPEN, sl_handle_auth},
+    {"/healthz", false, READ, BOTH, SL_OPEN, sl_handle_healthz},
+    {"/readyz", false, READ, BOTH, SL_OPEN, sl_handle_readyz},
+    {"/metrics", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_metrics},
+    {"/v1/policy", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_policy},
+    {"/v1/buckets", false, READ | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_buckets},
+    {"/v1/reload", false, SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_reload},
+};
+const unsigned sl_n_routes = sizeof sl_routes / sizeof *sl_routes;
+
+static_assert(sizeof sl_routes / sizeof *sl_routes <= SL_ROUTES_COUNTED, "a row of counters for every route");
+
+static bool route_matches(const struct sl_route *route, struct sl_span path)
+{
+    size_t len = strlen(route->path);
+
+    if (path.len < len || memcmp(path.text, route->path, len) != 0)
+        return false;
+    return path.len == len || (route->subtree && path.text[len] == '/');
+}
+
+static const struct sl_route *find(enum sl_listener_kind listener, struct sl_span path)
+{
+    for (unsigned i = 0; i < sl_n_routes; i++)
+        if (sl_routes[i].listener & listener && route_matches(&sl_routes[i], path))
+            return &sl_routes[i];
+    return NULL;
+}
+
+static void refuse_method(const struct sl_route *route, struct sl_http_response *response)
+{
+    static const struct {
+        unsigned method;
+        const char *name;
+    } names[] = {{SL_HTTP_GET, "GET"}, {SL_HTTP_HEAD, "HEAD"}, {SL_HTTP_POST, "POST"}, {SL_HTTP_DELETE, "DELETE"}};
+    bool first = true;
+
+    sl_http_header_begin(response, "Allow");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!(route->methods & names[i].method))
+            continue;
+        sl_buf_text(&response->values, first ? "" : ", ");
+        sl_buf_text(&response->values, names[i].name);
+        first = false;
+    }
+    sl_http_header_end(response);
+    sl_problem(response, 405, "This path does not take that method; see the Allow header.", NULL);
+}
+
+bool sl_bearer_matches(const struct sl_http_request *request, const char *token)
+{
+    unsigned n;
+    struct sl_span value = sl_http_find(request, "authorization", &n);
+    size_t len = strlen(token), given;
+    unsigned char difference;
+
+    if (n != 1 || value.len < 7 || !sl_http_same_name(value.text, 7, "Bearer ", 7))
+        return false;
+    given = value.len - 7;
+    difference = given != len;
+    for (size_t i = 0; i < given; i++)
+        difference |= (unsigned char)((unsigned char)value.text[7 + i] ^ (unsigned char)token[len ? i % len : 0]);
+    return difference == 0;
+}
+
+static bool may_call(const struct sl_route *route, const struct sl_shared *shared,
+                     const struct sl_http_request *request)
+{
+    const char *token = route->access == SL_CHECK_TOKEN   ? shared->check_token
+                        : route->access == SL_ADMIN_TOKEN ? shared->admin_token
+                                                          : NULL;
+
+    return !token || request->trusted_channel || sl_bearer_matches(request, token);
+}
+
+static void refuse_caller(struct sl_http_response *response)
+{
+    sl_http_header_text(response, "WWW-Authenticate", "Bearer realm=\"sluice\"");
+    sl_problem(response, 401, "This path needs `Authorization: Bearer` with the right token.", NULL);
+}
+
+static unsigned class_of(int status)
+{
+    return status < 400 ? SL_CLASS_2XX : status == 429 ? SL_CLASS_429 : status < 500 ? SL_CLASS_4XX : SL_CLASS_5XX;
+}
+
+void sl_route_count_refusal(struct sl_service *service, int status)
+{
+    sl_count(&service->counters.unrouted[class_of(status)], 1);
+}
+
+void sl_route(struct sl_service *service, enum sl_listener_kind listener, const struct sl_http_request *request,
+              struct sl_http_response *response)
+{
+    struct sl_call call = {.service = service};
+    const struct sl_route *route;
+
+    sl_http_split_target(request->target, &call.path, &call.query);
+    route = find(listener, call.path);
+    if (!route) {
+        sl_problem(response, 404, "There is nothing at this path.", NULL);
+        sl_route_count_refusal(service, 404);
+        return;
+    }
+    if (!(route->methods & request->method))
+        refuse_method(route, response);
+    else if (!may_call(route, service->shared, request))
+        refuse_caller(response);
+    else
+        route->handler(&call, request, response);
+    if (response->body.failed || response->values.failed) {
+        response->n_headers = 0;
+        sl_buf_clear(&response->values);
+        sl_problem(response, 500, "Out of memory.", NULL);
+    }
+    sl_count(&service->counters.responses[route - sl_routes][class_of(response->status)], 1);
+}

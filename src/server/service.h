@@ -1,0 +1,77 @@
+/* What handlers work with: one service a loop, all of them on one `struct sl_shared`.
+ *
+ * Nothing here is allocated while a request is handled. Fields of a service belong to its thread, except the counters, which other
+ * threads read while its own writes them. */
+#ifndef SL_SERVER_SERVICE_H
+#define SL_SERVER_SERVICE_H
+
+#include "limiter/limiter.h"
+#include "server/check_json.h"
+#include "server/server.h"
+#include "server/verdict_json.h"
+
+#include <stdatomic.h>
+
+/* Classes of answers, for sluice_http_responses_total. */
+enum { SL_CLASS_2XX, SL_CLASS_4XX, SL_CLASS_429, SL_CLASS_5XX, SL_CLASSES };
+
+#define SL_ROUTES_COUNTED 16
+
+/* Counters of one loop: written by it alone, read by anyone. */
+struct sl_service_counters {
+    atomic_uint_fast64_t responses[SL_ROUTES_COUNTED][SL_CLASSES];
+    atomic_uint_fast64_t unrouted[SL_CLASSES]; /* refused before a route was found */
+    atomic_uint_fast64_t accepted;             /* connections */
+    atomic_uint_fast64_t open;                 /* connections now */
+    atomic_uint_fast64_t reclaimed;            /* idle connections closed to make room */
+    atomic_uint_fast64_t paused;               /* times accepting was paused for want of descriptors or room */
+    atomic_uint_fast64_t timeouts;             /* connections ended by a deadline */
+    atomic_uint_fast64_t malformed;            /* requests that were no HTTP */
+    atomic_uint_fast64_t bad_forwarded;        /* forwarding headers that held something that is no address */
+};
+
+static inline void sl_count(atomic_uint_fast64_t *counter, int64_t by)
+{
+    /* One writer: no locked instruction is needed. */
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + (uint64_t)by,
+                          memory_order_relaxed);
+}
+
+/* The same for all loops of a server. Strings and `limiter` are borrowed for its life. */
+struct sl_shared {
+    struct sl_limiter *limiter;
+    const char *check_token; /* NULL: none */
+    const char *admin_token;
+    struct sl_server_hooks hooks;
+    atomic_bool ready, draining;
+    atomic_uint_fast64_t reloads_ok, reloads_failed;
+    struct sl_service *const *services; /* every loop's, for metrics */
+    unsigned n_services;
+};
+
+struct sl_service {
+    struct sl_shared *shared;
+    struct sl_check_input *input;
+    struct sluice_verdict *verdicts; /* SLUICE_BATCH_MAX */
+    struct sl_report *report;
+    struct sl_policy *policy; /* a reference for this turn of the loop; see sl_service_door */
+    struct sl_date_cache dates;
+    struct sl_secret id_secret;
+    uint64_t id_count;
+    struct sl_service_counters counters;
+};
+
+/* Returns 0, SL_ENOMEM or SL_EIO (no randomness). */
+int sl_service_init(struct sl_service *service, struct sl_shared *shared);
+void sl_service_fini(struct sl_service *service);
+
+/* The policy in force, for this turn of the loop; call sl_service_turn_ended before the loop sleeps, so that an idle loop keeps
+ * no old policy alive. */
+const struct sl_policy *sl_service_policy(struct sl_service *service);
+void sl_service_turn_ended(struct sl_service *service);
+
+/* A request id that nobody can guess or repeat: "req_" and 20 characters. */
+#define SL_REQUEST_ID_MAX 25
+void sl_request_id(struct sl_service *service, char id[SL_REQUEST_ID_MAX]);
+
+#endif
