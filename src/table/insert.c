@@ -195,23 +195,43 @@ static uint64_t start_us(struct sl_table *t, const struct sl_stripe *stripe, uin
     return sl_anchor_catch_up(t, now_us, sl_load(&stripe->seen_us));
 }
 
+/* The slot to take, as survey says. An old reading of the clock takes slots for live that are not any more, so before
+ * anybody is evicted the clock is read again; *judged_us becomes the time that the answer is as of. */
+static struct seen_slot choose(struct sl_table *t, const struct sl_site *site, uint64_t *judged_us)
+{
+    struct sl_wait wait = {0};
+    struct seen_slot v = survey(t, site, *judged_us);
+
+    while (v.what == FOUND_BUSY && sl_wait_turn(&wait) < GIVE_UP_WAITING_US)
+        v = survey(t, site, *judged_us);
+    if (v.what == FOUND_LIVE) {
+        uint64_t real_us = sl_table_now(t);
+
+        if (real_us > *judged_us) {
+            *judged_us = real_us;
+            v = survey(t, site, real_us);
+        }
+    }
+    return v;
+}
+
 static bool insert_locked(struct sl_table *t, const struct sl_site *site, struct sl_stripe *stripe, uint64_t mine,
                           const struct sl_shape *shape, uint64_t now_us, uint32_t cost,
                           struct sl_decision *ret_decision)
 {
-    struct sl_wait wait = {0};
-    struct seen_slot v = survey(t, site, now_us);
+    uint64_t judged_us = now_us;
+    struct seen_slot v = choose(t, site, &judged_us);
+    struct sl_state first;
 
-    while (v.what == FOUND_BUSY && sl_wait_turn(&wait) < GIVE_UP_WAITING_US)
-        v = survey(t, site, now_us);
     if (v.what == FOUND_OURS || (v.what == FOUND_BUSY && sl_state_is_log(v.state)))
         return false;
     sl_at(t, SL_POINT_SCANNED);
     now_us = start_us(t, stripe, now_us);
     sl_decide_fresh(shape, now_us, cost, ret_decision);
-    return take_slot(
-        t, &v, stripe, mine, site->tag,
-        shape->algorithm == SL_SLIDING_WINDOW_LOG ? sl_log_first(shape, now_us, cost) : ret_decision->after, now_us);
+    first = ret_decision->after;
+    if (shape->algorithm == SL_SLIDING_WINDOW_LOG)
+        first = sl_log_first(shape, now_us, cost);
+    return take_slot(t, &v, stripe, mine, site->tag, first, judged_us);
 }
 
 bool sl_insert(struct sl_table *t, const struct sl_site *site, const struct sl_shape *shape, uint64_t now_us,

@@ -64,6 +64,10 @@ static bool lock(struct sl_table *t, struct sl_state *slot, uint64_t tag, struct
 
         if (!sl_state_is_log(*s) || sl_log_is_inline(*s) || me == 0)
             return false;
+        if (!sl_chunk_at(t, sl_log_value(*s))) { /* a damaged region: there is no list, and nobody to wait for */
+            sl_state_swap(slot, *s, empty_like(*s));
+            return false;
+        }
         if (sl_log_is_locked(*s)) {
             waited_us = sl_wait_turn(&wait);
             if (waited_us < checked_us + ALIVE_CHECK_US)

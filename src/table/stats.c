@@ -72,5 +72,6 @@ void sl_table_stats(struct sl_table *t, struct sl_table_stats *ret_stats)
         .log_used = sl_load(&h->chunks_used) * SL_MORE_ENTRIES,
         .log_folded = sl_load(&h->log_folded),
         .locks_recovered = sl_load(&h->locks_recovered),
+        .resets = h->resets,
     };
 }

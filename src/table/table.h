@@ -92,6 +92,7 @@ struct sl_table_stats {
     uint64_t log_entries, log_used; /* sliding-log entries: room, and in use */
     uint64_t log_folded;            /* hits folded into the newest entry for want of room: stricter, never looser */
     uint64_t locks_recovered;       /* locks and half-made inserts of dead processes that were finished or taken over */
+    uint64_t resets;                /* times the file was started anew with another size */
 };
 
 void sl_table_stats(struct sl_table *table, struct sl_table_stats *ret_stats);
