@@ -1,0 +1,345 @@
+/* Limits: effective rates under the ceiling, what coordination demands, seeds of their buckets. */
+#include "policy/compiled.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define RATE_STEP \
+    UINT64_C(0x9e3779b97f4a7c15) /* odd: rate indexes stay apart in the tag, and share the groups chosen by b */
+#define SPLIT_DEFAULT 4
+
+/* ---- rates ------------------------------------------------------------------------------------------------------ */
+
+/* x < y as COUNT/PERIOD. */
+static bool rate_less(const struct sl_rate *x, const struct sl_rate *y)
+{
+    return (unsigned __int128)x->count * y->period_us < (unsigned __int128)y->count * x->period_us;
+}
+
+static uint32_t burst_of(const struct sl_rate_draft *rate)
+{
+    return rate->burst ? rate->burst : rate->rate.count;
+}
+
+static bool cap_bucket(const struct sl_policy *policy, struct sl_rate_draft *rate)
+{
+    bool capped = false;
+
+    if (burst_of(rate) > policy->ceiling_burst) {
+        rate->burst = policy->ceiling_burst;
+        capped = true;
+    } else {
+        rate->burst = burst_of(rate); /* of the rate as written, also when the ceiling's takes its place below */
+    }
+    if (rate_less(&policy->ceiling_rate, &rate->rate)) {
+        rate->rate = policy->ceiling_rate;
+        capped = true;
+    }
+    return capped;
+}
+
+/* COUNT <= floor(ceiling rate * PERIOD), at least 1, and <= the ceiling's burst. */
+static bool cap_window(const struct sl_policy *policy, struct sl_rate_draft *rate)
+{
+    unsigned __int128 most =
+        (unsigned __int128)policy->ceiling_rate.count * rate->rate.period_us / policy->ceiling_rate.period_us;
+
+    if (most > policy->ceiling_burst)
+        most = policy->ceiling_burst;
+    if (most < 1)
+        most = 1;
+    if (rate->rate.count <= most)
+        return false;
+    rate->rate.count = (uint32_t)most;
+    return true;
+}
+
+static bool cap_rate(const struct sl_policy *policy, const struct sl_limit *limit, struct sl_rate_draft *rate)
+{
+    if (!policy->has_ceiling || !(limit->per & SL_PER_KEY))
+        return false;
+    return sl_algorithm_is_bucket(limit->algorithm) ? cap_bucket(policy, rate) : cap_window(policy, rate);
+}
+
+static void compile_ceiling(struct sl_load *load)
+{
+    struct sl_policy *policy = load->policy;
+    const struct sl_given *given = &load->draft.ceiling.given;
+    struct sl_limit *limit = &policy->ceiling;
+    const char *why;
+
+    if (!sl_given_ok(given, SL_CF_RATE) || (given->at[SL_CF_BURST] && !sl_given_ok(given, SL_CF_BURST)))
+        return;
+    policy->ceiling_rate = load->draft.ceiling.rate.rate;
+    policy->ceiling_burst = load->draft.ceiling.burst ? load->draft.ceiling.burst : policy->ceiling_rate.count;
+    *limit = (struct sl_limit){.name = "",
+                               .index = UINT32_MAX,
+                               .layer = "default",
+                               .per = SL_PER_KEY,
+                               .kind = SL_RATE_UNLIMITED,
+                               .capped = true,
+                               .cost = -1,
+                               .on_store_failure = (enum sl_on_failure)load->draft.defaults.on_store_failure};
+    if (sl_shape_init(&limit->shapes[0], SL_TOKEN_BUCKET, &policy->ceiling_rate, policy->ceiling_burst, &why) != 0) {
+        sl_load_error(load, given->at[SL_CF_BURST] ? given->at[SL_CF_BURST] : given->at[SL_CF_RATE],
+                      given->at[SL_CF_BURST] ? "ceiling.burst" : "ceiling.rate", "%s", why);
+        return;
+    }
+    limit->n_rates = 1;
+    policy->has_ceiling = true;
+}
+
+/* What stands in the file: `rates`, or `rate` with `burst`. A limit's own field replaces both of the defaults. */
+static bool gather_rates(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit_written *written)
+{
+    const struct sl_given *own = &draft->given, *defaults = &load->draft.defaults.given;
+    bool own_rate = own->at[SL_LF_RATE] != NULL, own_rates = own->at[SL_LF_RATES] != NULL;
+    bool rates = own_rates || (!own_rate && defaults->at[SL_LF_RATES]);
+    bool window = !sl_algorithm_is_bucket((enum sl_algorithm)draft->algorithm);
+
+    if (own_rate && own_rates) {
+        sl_limit_error(load, draft, SL_LF_RATES, "`rate` and `rates` exclude each other");
+        return false;
+    }
+    if (rates && own->at[SL_LF_BURST]) {
+        sl_limit_error(
+            load, draft, SL_LF_BURST,
+            "a `burst` beside `rates` would not say which it belongs to: write {rate: ..., burst: ...} in the list");
+        return false;
+    }
+    if (!sl_limit_draft_knows(&load->draft, draft, rates ? SL_LF_RATES : SL_LF_RATE) ||
+        !sl_limit_draft_knows(&load->draft, draft, SL_LF_BURST) ||
+        !sl_limit_draft_knows(&load->draft, draft, SL_LF_ALGORITHM))
+        return false; /* reported where it was read */
+    if (rates) {
+        memcpy(written->rates, draft->rates.list, sizeof written->rates);
+        written->n_rates = draft->rates.n;
+        return true;
+    }
+    if (!draft->rate.node) {
+        sl_limit_error(load, draft, SL_LF_RATE, "missing: a limit needs `rate` or `rates`");
+        return false;
+    }
+    written->n_rates = 1;
+    written->rates[0] = draft->rate;
+    written->rates[0].burst = draft->burst;
+    if (draft->rate.rate.kind != SL_RATE_LIMITED || (window && !own->at[SL_LF_BURST]))
+        written->rates[0].burst = 0; /* a defaulted burst is for buckets only */
+    return true;
+}
+
+static bool check_burst(struct sl_load *load, const struct sl_limit_draft *draft,
+                        const struct sl_limit_written *written)
+{
+    if (draft->given.at[SL_LF_BURST] && draft->rate.rate.kind != SL_RATE_LIMITED) {
+        sl_limit_error(load, draft, SL_LF_BURST, "a limit that is %s has no burst",
+                       draft->rate.rate.kind == SL_RATE_BLOCKED ? "blocked" : "unlimited");
+        return false;
+    }
+    for (unsigned i = 0; i < written->n_rates; i++)
+        if (written->rates[i].burst && !sl_algorithm_is_bucket((enum sl_algorithm)draft->algorithm)) {
+            sl_limit_error(load, draft, draft->given.at[SL_LF_BURST] ? SL_LF_BURST : SL_LF_RATES,
+                           "a %s counts in windows and has no burst", sl_algorithm_words[draft->algorithm]);
+            return false;
+        }
+    return true;
+}
+
+static bool store_log_too_long(const struct sl_load *load, const struct sl_limit *limit, const struct sl_rate *rate)
+{
+    return load->options->has_store && limit->algorithm == SL_SLIDING_WINDOW_LOG &&
+           limit->coordination != SL_COORD_LOCAL && rate->count > SL_LOG_COUNT_MAX_STORE;
+}
+
+/* A rate as written must be right by itself, whatever the ceiling makes of it. */
+static bool compile_rate(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit,
+                         const struct sl_rate_draft *written)
+{
+    struct sl_rate_draft rate = *written;
+    enum sl_limit_field field = draft->rate.node == written->node ? SL_LF_RATE : SL_LF_RATES;
+    struct sl_shape *shape = &limit->shapes[limit->n_rates];
+    const char *why;
+
+    if (field == SL_LF_RATE && rate.burst)
+        field = SL_LF_BURST;
+    if (sl_shape_init(shape, limit->algorithm, &rate.rate, rate.burst, &why) != 0) {
+        sl_limit_error(load, draft, field, "%s", why);
+        return false;
+    }
+    if (store_log_too_long(load, limit, &rate.rate)) {
+        sl_limit_error(
+            load, draft, field,
+            "a sliding_window_log in the store keeps at most %u entries: lower COUNT, or use coordination: local",
+            SL_LOG_COUNT_MAX_STORE);
+        return false;
+    }
+    if (cap_rate(load->policy, limit, &rate)) {
+        limit->capped = true;
+        if (sl_shape_init(shape, limit->algorithm, &rate.rate, rate.burst, &why) != 0) {
+            sl_limit_error(load, draft, field, "under the ceiling: %s", why);
+            return false;
+        }
+    }
+    limit->n_rates++;
+    return true;
+}
+
+static bool compile_rates(struct sl_load *load, struct sl_limit_draft *draft, struct sl_limit *limit,
+                          struct sl_limit_written *written)
+{
+    const struct sl_policy *policy = load->policy;
+    bool ok = true;
+
+    if (!gather_rates(load, draft, written) || !check_burst(load, draft, written))
+        return false;
+    limit->kind = written->rates[0].rate.kind;
+    if (limit->kind == SL_RATE_UNLIMITED && policy->has_ceiling && (limit->per & SL_PER_KEY)) {
+        limit->capped = true;
+        limit->algorithm = SL_TOKEN_BUCKET;
+        limit->shapes[0] = policy->ceiling.shapes[0];
+        limit->n_rates = 1;
+    }
+    if (limit->kind != SL_RATE_LIMITED)
+        return true;
+    for (unsigned i = 0; i < written->n_rates; i++)
+        ok &= compile_rate(load, draft, limit, &written->rates[i]);
+    return ok;
+}
+
+/* ---- coordination ----------------------------------------------------------------------------------------------- */
+
+static uint32_t largest_cost(const struct sl_policy *policy, const struct sl_limit *limit, uint32_t endpoint_id)
+{
+    const struct sl_endpoints *e = &policy->endpoints;
+    int64_t most = 1;
+
+    if (limit->cost >= 0)
+        return (uint32_t)limit->cost;
+    if (limit->endpoint)
+        return e->list[endpoint_id].cost >= 0 ? (uint32_t)e->list[endpoint_id].cost : 1;
+    for (uint32_t i = 1; i <= e->n; i++)
+        if (e->list[i].cost > most)
+            most = e->list[i].cost;
+    return (uint32_t)most;
+}
+
+static void check_split(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit)
+{
+    uint32_t cost = largest_cost(load->policy, limit, load->policy->written[draft->index].endpoint_id);
+    unsigned n = limit->split ? limit->split : SPLIT_DEFAULT;
+
+    for (unsigned i = 0; i < limit->n_rates; i++)
+        if (limit->shapes[i].limit < UINT64_C(10) * cost * n) {
+            sl_limit_error(load, draft, draft->given.at[SL_LF_SPLIT] ? SL_LF_SPLIT : SL_LF_COORDINATION,
+                           "%u split in %u leaves less than 10 times the largest cost, %u: it would reject early; "
+                           "use a larger burst, at most %u parts, or another coordination",
+                           limit->shapes[i].limit, n, cost, limit->shapes[i].limit / (10 * (cost ? cost : 1)));
+            return;
+        }
+}
+
+static void check_coordination(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit)
+{
+    bool leasable = limit->algorithm == SL_TOKEN_BUCKET || limit->algorithm == SL_FIXED_WINDOW;
+
+    if (!sl_limit_draft_knows(&load->draft, draft, SL_LF_COORDINATION) || limit->kind != SL_RATE_LIMITED)
+        return;
+    if ((limit->coordination == SL_COORD_LEASED || limit->coordination == SL_COORD_SYNCED) && !leasable)
+        sl_limit_error(load, draft, SL_LF_COORDINATION,
+                       "`%s` works with token_bucket and fixed_window only, and limit `%s` is a %s",
+                       sl_coordination_words[limit->coordination], draft->name ? draft->name : "",
+                       sl_algorithm_name(limit->algorithm));
+    if (limit->coordination == SL_COORD_SPLIT && sl_limit_draft_knows(&load->draft, draft, SL_LF_SPLIT))
+        check_split(load, draft, limit);
+    if (limit->lease_block)
+        for (unsigned i = 0; i < limit->n_rates; i++)
+            if (limit->lease_block > limit->shapes[i].limit) {
+                sl_limit_error(load, draft, SL_LF_LEASE, "a block of %llu is more than the limit ever holds, %u",
+                               (unsigned long long)limit->lease_block, limit->shapes[i].limit);
+                return;
+            }
+}
+
+/* ---- seeds ------------------------------------------------------------------------------------------------------ */
+
+static void append(char *buf, size_t size, size_t *len, const char *text)
+{
+    size_t n = strlen(text) + 1; /* with the NUL, which keeps the parts apart */
+
+    assert(*len + n <= size);
+    memcpy(buf + *len, text, n);
+    *len += n;
+}
+
+/* Buckets are those of a name, an algorithm and a way of separating: what stays over a reload while these do. */
+static void make_seeds(const struct sl_load *load, struct sl_limit *limit)
+{
+    char text[2 * SLUICE_NAME_MAX + SLUICE_LABELS_MAX * (SLUICE_LABEL_NAME_MAX + 1) + 8], per[2] = "";
+    struct sl_secret seed;
+    size_t len = 0;
+
+    append(text, sizeof text, &len, limit->name);
+    append(text, sizeof text, &len, sl_algorithm_name(limit->algorithm));
+    per[0] = (char)('@' + limit->per);
+    append(text, sizeof text, &len, per);
+    for (unsigned i = 0; i < limit->n_per_labels; i++)
+        append(text, sizeof text, &len, limit->per_labels[i]);
+    seed = sl_secret_derive(load->options->secret, "limit", text, len);
+    for (unsigned i = 0; i < SL_RATES_MAX; i++)
+        limit->seeds[i] = (struct sl_hash128){seed.k0 + i * RATE_STEP, seed.k1};
+}
+
+/* ---- limits ----------------------------------------------------------------------------------------------------- */
+
+static void copy_fields(const struct sl_load *load, const struct sl_limit_draft *from, struct sl_limit *limit)
+{
+    limit->name = from->name ? from->name : "";
+    limit->index = from->index;
+    limit->line = from->node->line;
+    limit->column = from->node->column;
+    limit->layer = from->layer;
+    limit->key = from->key;
+    limit->endpoint = from->endpoint;
+    limit->tier = from->tier;
+    limit->key_type = from->key_type;
+    limit->labels = from->labels.list;
+    limit->n_labels = from->labels.n;
+    limit->per = from->per.bits;
+    limit->per_labels = from->per.labels;
+    limit->n_per_labels = from->per.n_labels;
+    limit->algorithm = (enum sl_algorithm)from->algorithm;
+    limit->cost = from->cost;
+    limit->mode = (enum sl_mode)from->mode;
+    limit->coordination = (enum sl_coordination)from->coordination;
+    limit->on_store_failure = (enum sl_on_failure)from->on_store_failure;
+    limit->on_store_failure_given =
+        from->given.at[SL_LF_ON_STORE_FAILURE] || load->draft.defaults.given.at[SL_LF_ON_STORE_FAILURE];
+    limit->warn_at_percent = from->warn_at_percent;
+    limit->lease_block = from->lease.block;
+    limit->lease_ttl_us = from->lease.ttl_us;
+    limit->split = from->split;
+    limit->sync_interval_us = from->sync.interval_us;
+    limit->local_factor = from->local_factor;
+    limit->regions = from->regions.list;
+    limit->n_regions = from->regions.n;
+    limit->note = from->note;
+}
+
+void sl_compile_limits(struct sl_load *load)
+{
+    struct sl_policy *policy = load->policy;
+
+    compile_ceiling(load);
+    for (size_t i = 0; i < policy->n_limits; i++) {
+        struct sl_limit_draft *draft = &load->draft.limits[i];
+        struct sl_limit *limit = &policy->limits[i];
+
+        copy_fields(load, draft, limit);
+        policy->written[i].coordination_given = draft->given.at[SL_LF_COORDINATION] != NULL;
+        draft->sound = compile_rates(load, draft, limit, &policy->written[i]);
+        if (draft->sound)
+            check_coordination(load, draft, limit);
+        make_seeds(load, limit);
+    }
+    make_seeds(load, &policy->ceiling);
+}

@@ -1,0 +1,50 @@
+/* Which endpoint a scope belongs to: the one whose matching glob has the longest literal text, at a tie the first in the file.
+ *
+ * Globs hang in a radix tree by their literal prefix, so a look-up walks the scope once and tries only globs whose prefix it has. A glob without
+ * wildcard hits where the scope ends. Filled by one load, then read only. */
+#ifndef SL_POLICY_ENDPOINTS_H
+#define SL_POLICY_ENDPOINTS_H
+
+#include "policy/arena.h"
+#include "policy/glob.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_endpoint {
+    const char *name;
+    size_t name_len;
+    int64_t cost; /* -1: not given */
+    unsigned first_glob, n_globs;
+};
+
+struct sl_endpoint_glob {
+    struct sl_glob glob;
+    uint32_t endpoint; /* number of the endpoint, from 1 */
+};
+
+struct sl_endpoint_node {
+    const char *label; /* literal bytes that lead here from the parent */
+    uint32_t label_len;
+    uint32_t first_child, n_children; /* in `nodes`; ascending by first byte */
+    uint32_t first_glob, n_globs;     /* in `order`: globs whose prefix ends here, best first */
+};
+
+struct sl_endpoints {
+    struct sl_endpoint *list; /* list[0] stands for no endpoint */
+    uint32_t n;
+    struct sl_endpoint_glob *globs; /* in file order */
+    uint32_t n_globs;
+    struct sl_endpoint_node *nodes; /* [0] is the root */
+    uint8_t *first_bytes;           /* of each node's label, parallel to nodes: children are found by memchr */
+    uint32_t n_nodes;
+    uint32_t *order; /* numbers of globs, grouped by node */
+};
+
+/* Builds the tree; list and globs must be filled. Returns 0 or SL_ENOMEM. `scratch` is used during the call only. */
+int sl_endpoints_build(struct sl_endpoints *endpoints, struct sl_arena *arena, struct sl_arena *scratch);
+
+/* The endpoint's number, 0 when none matches. *ret_glob (may be NULL) is the index of the glob that won. */
+uint32_t sl_endpoints_match(const struct sl_endpoints *endpoints, const char *scope, size_t len, uint32_t *ret_glob);
+
+#endif

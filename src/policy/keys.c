@@ -1,0 +1,48 @@
+#include "policy/keys.h"
+
+#include "base/err.h"
+
+#include <assert.h>
+#include <string.h>
+
+int sl_keys_init(struct sl_keys *keys, struct sl_arena *arena, size_t max)
+{
+    size_t slots = 4;
+
+    while (slots < 2 * (max + 1))
+        slots *= 2;
+    *keys = (struct sl_keys){.mask = slots - 1};
+    keys->list = sl_arena_calloc(arena, max + 1, sizeof *keys->list);
+    keys->slots = sl_arena_calloc(arena, slots, sizeof *keys->slots);
+    return keys->list && keys->slots ? 0 : SL_ENOMEM;
+}
+
+static struct sl_key_slot *find_slot(const struct sl_keys *keys, struct sl_hash128 hash, const char *key, size_t len)
+{
+    uint64_t i = hash.b & keys->mask;
+
+    for (;; i = (i + 1) & keys->mask) {
+        struct sl_key_slot *slot = &keys->slots[i];
+        const struct sl_key_entry *entry = &keys->list[slot->number];
+
+        if (!slot->number || (slot->hash == hash.a && entry->len == len && !memcmp(entry->key, key, len)))
+            return slot;
+    }
+}
+
+uint32_t sl_keys_add(struct sl_keys *keys, struct sl_hash128 hash, const char *key, size_t len)
+{
+    struct sl_key_slot *slot = find_slot(keys, hash, key, len);
+
+    if (!slot->number) {
+        assert(2 * ((uint64_t)keys->n + 1) <= keys->mask + 1);
+        keys->list[++keys->n] = (struct sl_key_entry){.key = key, .len = (uint32_t)len};
+        *slot = (struct sl_key_slot){.hash = hash.a, .number = keys->n};
+    }
+    return slot->number;
+}
+
+uint32_t sl_keys_find(const struct sl_keys *keys, struct sl_hash128 hash, const char *key, size_t len)
+{
+    return find_slot(keys, hash, key, len)->number;
+}
