@@ -341,5 +341,6 @@ void sl_compile_limits(struct sl_load *load)
             check_coordination(load, draft, limit);
         make_seeds(load, limit);
     }
-    make_seeds(load, &policy->ceiling);
+    if (policy->has_ceiling)
+        make_seeds(load, &policy->ceiling);
 }
