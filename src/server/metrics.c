@@ -114,6 +114,11 @@ static void add_limiter(struct sl_exposition *x, const struct sl_shared *shared)
         sl_exposition_label(x, "result", failed ? "failed" : "ok");
         sl_exposition_int(x, atomic_load(failed ? &shared->reloads_failed : &shared->reloads_ok));
     }
+    sl_exposition_gauge(x, "sluice_policy_last_reload_failed", "1 while the latest reload is one that failed, else 0.",
+                        atomic_load(&shared->last_reload_failed));
+    sl_exposition_gauge(x, "sluice_policy_last_reload_timestamp_seconds",
+                        "Unix time of the latest reload, good or not; 0 before the first.",
+                        atomic_load(&shared->last_reload_s));
 }
 
 static void add_table(struct sl_exposition *x, struct sl_limiter *limiter)

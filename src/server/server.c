@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/resource.h>
 
 #define WORKERS_MAX 256u
@@ -304,6 +305,8 @@ void sl_server_set_ready(struct sl_server *server, bool ready)
 void sl_server_count_reload(struct sl_server *server, bool ok)
 {
     atomic_fetch_add(ok ? &server->shared.reloads_ok : &server->shared.reloads_failed, 1);
+    atomic_store(&server->shared.last_reload_failed, !ok);
+    atomic_store(&server->shared.last_reload_s, (uint64_t)time(NULL));
 }
 
 void sl_server_stop(struct sl_server *server, uint64_t drain_timeout_ms)

@@ -45,6 +45,8 @@ struct sl_shared {
     struct sl_server_hooks hooks;
     atomic_bool ready, draining;
     atomic_uint_fast64_t reloads_ok, reloads_failed;
+    atomic_uint_fast64_t last_reload_s; /* Unix time; 0: none yet */
+    atomic_bool last_reload_failed;
     struct sl_service *const *services; /* every loop's, for metrics */
     unsigned n_services;
 };
