@@ -2,47 +2,12 @@
 #include "options/option.h"
 
 #include "base/err.h"
+#include "policy/file.h"
 #include "policy/yaml.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define FILE_MAX (1u << 20)
-
-/* The whole of a regular file of at most FILE_MAX bytes; NULL with a sentence. */
-static char *read_file(const char *path, size_t *ret_len, char *why, size_t why_size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char *text = NULL;
-    struct stat st;
-    ssize_t n = -1;
-
-    if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
-        snprintf(why, why_size, "%s is not a regular file", path);
-        close(fd);
-        return NULL;
-    }
-    text = fd < 0 ? NULL : malloc(FILE_MAX + 1);
-    if (text)
-        n = read(fd, text, FILE_MAX + 1);
-    if (n < 0)
-        snprintf(why, why_size, "cannot read %s: %s", path, strerror(errno));
-    else if (n > (ssize_t)FILE_MAX)
-        snprintf(why, why_size, "%s is longer than %u bytes", path, FILE_MAX);
-    if (fd >= 0)
-        close(fd);
-    if (n < 0 || n > (ssize_t)FILE_MAX) {
-        free(text);
-        return NULL;
-    }
-    text[n] = '\0';
-    *ret_len = (size_t)n;
-    return text;
-}
 
 /* Findings are collected in the form a policy's are, so that places look alike everywhere. */
 struct reading {
@@ -135,13 +100,15 @@ int sl_options_config(struct sl_options *options, const char *path, char *why, s
     struct sl_node *root = NULL;
     struct reading reading = {.options = options, .file = path, .diags = &diags};
     size_t len = 0;
-    char *text = read_file(path, &len, why, why_size);
-    int err;
+    char *text, reason[SL_FILE_WHY_MAX];
+    int err = sl_file_read(path, FILE_MAX, &alloc, &text, &len, reason);
 
-    if (!text)
+    if (err) {
+        snprintf(why, why_size, "%s: %s", path, err == SL_EIO ? reason : sl_err_text(err));
         return SL_EINVALID;
+    }
     if (is_blank(text, len)) {
-        free(text);
+        sl_free(&alloc, text);
         return 0;
     }
     sl_diags_init(&diags, alloc);
@@ -155,6 +122,6 @@ int sl_options_config(struct sl_options *options, const char *path, char *why, s
         err = report(&diags, why, why_size);
     sl_arena_fini(&arena);
     sl_diags_fini(&diags);
-    free(text);
+    sl_free(&alloc, text);
     return err ? SL_EINVALID : 0;
 }

@@ -8,6 +8,7 @@
 #include "sluiced/source.h"
 #include "sluiced/watch.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -309,7 +310,21 @@ static int set_up(struct daemon *daemon, bool *ret_fallen_back, char *why, size_
     return err;
 }
 
-int sl_daemon_run(const struct sl_config *config)
+/* `variable` is "SLUICE_NAME=value", `nearest` an option's name. The value may be a secret. */
+static void warn_of_variable(void *ctx, const char *variable, const char *nearest)
+{
+    struct daemon *daemon = ctx;
+    char name[64];
+    size_t i = 0;
+
+    for (; nearest[i] && i + 1 < sizeof name; i++)
+        name[i] = nearest[i] == '-' ? '_' : (char)toupper((unsigned char)nearest[i]);
+    name[i] = '\0';
+    sl_log(&daemon->log, SL_LOG_WARNING, "%.*s has no effect; did you mean SLUICE_%s?", (int)strcspn(variable, "="),
+           variable, name);
+}
+
+int sl_daemon_run(const struct sl_config *config, const struct sl_options *options)
 {
     struct daemon daemon = {.config = config};
     char why[WHY_MAX];
@@ -328,6 +343,7 @@ int sl_daemon_run(const struct sl_config *config)
     if (set_up(&daemon, &fallen_back, why, sizeof why)) {
         status = fail(why);
     } else {
+        sl_options_env_typos(options, warn_of_variable, &daemon);
         serve(&daemon, fallen_back);
         tear_down_limiter(&daemon);
         sl_log(&daemon.log, SL_LOG_INFO, "stopped");

@@ -40,7 +40,7 @@ int main(int argc, char **argv)
         status = 2;
         break;
     case SL_CONFIG_READY:
-        status = sl_daemon_run(&config);
+        status = sl_daemon_run(&config, &options);
         break;
     }
     sl_options_fini(&options);

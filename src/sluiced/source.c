@@ -1,6 +1,7 @@
 #include "sluiced/source.h"
 
 #include "base/err.h"
+#include "policy/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,42 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* The text of a policy, read once, so that what is kept is what was compiled. */
-struct text {
-    char *bytes;
-    size_t len;
-};
-
-static int read_all(int fd, struct text *ret_text)
-{
-    size_t size = 65536;
-    struct text text = {.bytes = malloc(size)};
-
-    while (text.bytes) {
-        ssize_t n = read(fd, text.bytes + text.len, size - text.len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 || text.len > SL_POLICY_BYTES_MAX) {
-            free(text.bytes);
-            return SL_EIO;
-        }
-        if (n == 0) {
-            *ret_text = text;
-            return 0;
-        }
-        text.len += (size_t)n;
-        if (text.len == size) {
-            char *grown = realloc(text.bytes, size *= 2);
-
-            if (!grown)
-                free(text.bytes);
-            text.bytes = grown;
-        }
-    }
-    return SL_ENOMEM;
-}
 
 int sl_source_init(struct sl_source *source, const char *path, const char *state_dir, struct sl_secret secret,
                    struct sl_log *log, char *why, size_t why_size)
@@ -79,18 +44,18 @@ void sl_source_attach(struct sl_source *source, struct sl_limiter *limiter)
     source->limiter = limiter;
 }
 
+/* The text of a policy, read once, so that what is kept is what was compiled. */
+struct text {
+    char *bytes;
+    size_t len;
+};
+
 static int read_text(const char *path, struct text *ret_text)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat st;
-    int err = SL_EIO;
+    struct sl_alloc alloc = sl_alloc_system();
+    char why[SL_FILE_WHY_MAX];
 
-    if (fd < 0)
-        return SL_EIO;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-        err = read_all(fd, ret_text);
-    close(fd);
-    return err;
+    return sl_file_read(path, SL_POLICY_BYTES_MAX, &alloc, &ret_text->bytes, &ret_text->len, why);
 }
 
 static struct sl_policy_options policy_options(const struct sl_source *source)

@@ -8,7 +8,8 @@ import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # What stands on top of the layers; each may use all of them, and of the other programs and parts only what is named here.
-ABOVE = {"lib": set(), "options": set(), "server": set(), "sluiced": {"options", "server"}, "cli": {"options"}}
+ABOVE = {"lib": set(), "options": set(), "server": set(), "sluiced": {"options", "server"}, "cli": {"options"},
+         "manual": {"options", "sluiced", "cli"}}
 
 
 def layer_order():
