@@ -42,11 +42,14 @@ static inline uint64_t load_le64(const unsigned char *p)
     return x;
 }
 
-/* The last 0..7 bytes and the length, as the reference code packs them. Reads no byte outside [p, p + left). */
+/* The last 1..7 bytes and the length, as the reference code packs them. Reads no byte outside the data: behind at
+ * least eight bytes it takes a whole word that ends with them and shifts the earlier ones out. */
 static inline uint64_t load_tail(const unsigned char *p, size_t left, size_t len)
 {
     uint64_t word = (uint64_t)len << 56;
 
+    if (len >= 8)
+        return word | load_le64(p + left - 8) >> (8 * (8 - left));
     for (size_t i = 0; i < left; i++)
         word |= (uint64_t)p[i] << (8 * i);
     return word;

@@ -94,8 +94,8 @@ static bool build_group(struct sl_load *load, struct sl_index_group *group, cons
 
     while (slots < 2 * n)
         slots *= 2;
-    *group = (struct sl_index_group){.rank = entries[0].rank,
-                                     .names = sl_limit_names(entries[0].limit),
+    *group = (struct sl_index_group){.rank = (uint16_t)entries[0].rank,
+                                     .names = (uint8_t)sl_limit_names(entries[0].limit),
                                      .label_bits = entries[0].label_bits,
                                      .exact_bits = entries[0].exact_bits,
                                      .slot_mask = (uint32_t)slots - 1};
@@ -137,6 +137,8 @@ static bool build_layer(struct sl_load *load, struct sl_layer *layer, const stru
         if (!build_group(load, &layer->groups[layer->n_groups++], &entries[from], i - from, (uint32_t)from))
             return false;
     }
+    for (uint32_t i = 0; i < layer->n_groups; i++)
+        layer->groups[i].last_of_rank = i + 1 == layer->n_groups || layer->groups[i + 1].rank != layer->groups[i].rank;
     return true;
 }
 

@@ -1,6 +1,7 @@
 #include "policy/endpoints.h"
 
 #include "base/err.h"
+#include "policy/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +55,8 @@ static void add_children(struct sl_endpoints *e, const struct entry *entries, st
 
     while (i < job.last && entries[i].len == job.depth)
         i++;
-    node->first_glob = job.first;
-    node->n_globs = i - job.first;
+    node->first_try = job.first;
+    node->n_tries = i - job.first;
     node->first_child = e->n_nodes;
     while (i < job.last) {
         uint32_t from = i, child = e->n_nodes++;
@@ -72,6 +73,19 @@ static void add_children(struct sl_endpoints *e, const struct entry *entries, st
     }
 }
 
+static struct sl_endpoint_try make_try(const struct entry *entry)
+{
+    const struct sl_glob *glob = &entry->glob->glob;
+    size_t rest_len = glob->len - glob->prefix_len;
+
+    return (struct sl_endpoint_try){.glob = entry->number,
+                                    .endpoint = entry->glob->endpoint,
+                                    .literal_len = (uint32_t)glob->literal_len,
+                                    .any_rest = rest_len == 1 && glob->text[glob->prefix_len] == '*',
+                                    .rest_len = (uint32_t)rest_len,
+                                    .rest = glob->text + glob->prefix_len};
+}
+
 int sl_endpoints_build(struct sl_endpoints *e, struct sl_arena *arena, struct sl_arena *scratch)
 {
     size_t max_nodes = 2 * (size_t)e->n_globs + 1;
@@ -80,16 +94,16 @@ int sl_endpoints_build(struct sl_endpoints *e, struct sl_arena *arena, struct sl
     uint32_t n_queue = 1;
 
     e->nodes = sl_arena_calloc(arena, max_nodes, sizeof *e->nodes);
-    e->first_bytes = sl_arena_calloc(arena, max_nodes, sizeof *e->first_bytes);
-    e->order = sl_arena_calloc(arena, e->n_globs, sizeof *e->order);
-    if (!entries || !queue || !e->nodes || !e->first_bytes || !e->order)
+    e->first_bytes = sl_arena_calloc(arena, max_nodes + SL_BYTE_FIND_PAD, sizeof *e->first_bytes);
+    e->tries = sl_arena_calloc(arena, e->n_globs, sizeof *e->tries);
+    if (!entries || !queue || !e->nodes || !e->first_bytes || !e->tries)
         return SL_ENOMEM;
     for (uint32_t i = 0; i < e->n_globs; i++)
         entries[i] = (struct entry){e->globs[i].glob.text, e->globs[i].glob.prefix_len, &e->globs[i], i};
     if (e->n_globs)
         qsort(entries, e->n_globs, sizeof *entries, compare_entries);
     for (uint32_t i = 0; i < e->n_globs; i++)
-        e->order[i] = entries[i].number;
+        e->tries[i] = make_try(&entries[i]);
     e->n_nodes = 1;
     queue[0] = (struct pending){.last = e->n_globs};
     for (uint32_t i = 0; i < n_queue; i++)
@@ -99,64 +113,57 @@ int sl_endpoints_build(struct sl_endpoints *e, struct sl_arena *arena, struct sl
 
 /* ---- matching --------------------------------------------------------------------------------------------------- */
 
-struct best {
-    size_t literal_len;
-    uint32_t glob; /* UINT32_MAX: none yet */
-};
-
 /* Tries the globs that hang at a node, best first, until one matches or none can beat what is known. */
-static void try_node(const struct sl_endpoints *e, const struct sl_endpoint_node *node, const char *rest, size_t left,
-                     struct best *best)
+static const struct sl_endpoint_try *try_node(const struct sl_endpoint_try *tries, uint32_t n, const char *rest,
+                                              size_t left, const struct sl_endpoint_try *best)
 {
-    for (uint32_t i = 0; i < node->n_globs; i++) {
-        uint32_t number = e->order[node->first_glob + i];
-        const struct sl_glob *glob = &e->globs[number].glob;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sl_endpoint_try *t = &tries[i];
 
-        if (best->glob != UINT32_MAX &&
-            (glob->literal_len < best->literal_len || (glob->literal_len == best->literal_len && number > best->glob)))
-            return;
-        if (sl_glob_match(glob->text + glob->prefix_len, glob->len - glob->prefix_len, rest, left)) {
-            *best = (struct best){glob->literal_len, number};
-            return;
-        }
+        if (best &&
+            (t->literal_len < best->literal_len || (t->literal_len == best->literal_len && t->glob > best->glob)))
+            break;
+        if (t->any_rest || (t->rest_len == 0 ? left == 0 : sl_glob_match(t->rest, t->rest_len, rest, left)))
+            return t;
     }
+    return best;
 }
 
 static const struct sl_endpoint_node *child(const struct sl_endpoints *e, const struct sl_endpoint_node *node,
                                             const char *rest, size_t left)
 {
-    const uint8_t *bytes = e->first_bytes + node->first_child, *hit;
     const struct sl_endpoint_node *next;
+    uint32_t i;
 
     if (!left || !node->n_children)
         return NULL;
-    if (node->n_children == 1)
-        hit = bytes[0] == (uint8_t)rest[0] ? bytes : NULL;
-    else
-        hit = memchr(bytes, (uint8_t)rest[0], node->n_children);
-    if (!hit)
-        return NULL;
-    next = &e->nodes[node->first_child + (uint32_t)(hit - bytes)];
-    return next->label_len <= left && !memcmp(next->label, rest, next->label_len) ? next : NULL;
+    i = 0; /* an only child's label says by itself whether it fits */
+    if (node->n_children > 1) {
+        i = sl_byte_find(e->first_bytes + node->first_child, node->n_children, (uint8_t)rest[0]);
+        if (i == node->n_children)
+            return NULL;
+    }
+    next = &e->nodes[node->first_child + i];
+    return next->label_len <= left && sl_bytes_equal(next->label, rest, next->label_len) ? next : NULL;
 }
 
 uint32_t sl_endpoints_match(const struct sl_endpoints *e, const char *scope, size_t len, uint32_t *ret_glob)
 {
     const struct sl_endpoint_node *node = &e->nodes[0];
-    struct best best = {.glob = UINT32_MAX};
+    const struct sl_endpoint_try *best = NULL;
     size_t at = 0;
 
     if (!e->n_globs)
         return 0;
     while (node) {
-        if (node->n_globs)
-            try_node(e, node, scope + at, len - at, &best);
+        if (node->n_tries)
+            best = try_node(&e->tries[node->first_try], node->n_tries, scope + at, len - at, best);
         node = child(e, node, scope + at, len - at);
         at += node ? node->label_len : 0;
     }
-    if (best.glob == UINT32_MAX)
+    if (!best)
         return 0;
     if (ret_glob)
-        *ret_glob = best.glob;
-    return e->globs[best.glob].endpoint;
+        *ret_glob = best->glob;
+    return best->endpoint;
 }

@@ -8,6 +8,7 @@
 #include "policy/arena.h"
 #include "policy/glob.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,7 +28,16 @@ struct sl_endpoint_node {
     const char *label; /* literal bytes that lead here from the parent */
     uint32_t label_len;
     uint32_t first_child, n_children; /* in `nodes`; ascending by first byte */
-    uint32_t first_glob, n_globs;     /* in `order`: globs whose prefix ends here, best first */
+    uint32_t first_try, n_tries;      /* in `tries`: globs whose prefix ends here, best first */
+};
+
+/* A glob as the walk tries it, where its prefix has been seen already. */
+struct sl_endpoint_try {
+    uint32_t glob, endpoint;
+    uint32_t literal_len;
+    bool any_rest;     /* the rest is `*`: nothing is left to compare */
+    uint32_t rest_len; /* of the glob after its prefix */
+    const char *rest;
 };
 
 struct sl_endpoints {
@@ -36,9 +46,9 @@ struct sl_endpoints {
     struct sl_endpoint_glob *globs; /* in file order */
     uint32_t n_globs;
     struct sl_endpoint_node *nodes; /* [0] is the root */
-    uint8_t *first_bytes;           /* of each node's label, parallel to nodes: children are found by memchr */
+    uint8_t *first_bytes;           /* of each node's label, parallel to nodes: children are found in them */
     uint32_t n_nodes;
-    uint32_t *order; /* numbers of globs, grouped by node */
+    struct sl_endpoint_try *tries; /* grouped by node */
 };
 
 /* Builds the tree; list and globs must be filled. Returns 0 or SL_ENOMEM. `scratch` is used during the call only. */

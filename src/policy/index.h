@@ -5,6 +5,7 @@
 #ifndef SL_POLICY_INDEX_H
 #define SL_POLICY_INDEX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,13 +27,14 @@ struct sl_index_slot {
 };
 
 struct sl_index_group {
-    unsigned rank;  /* sl_limit_rank of its limits; groups of one layer descend by it */
-    unsigned names; /* SL_NAMES_... */
     struct sl_ids mask;
     uint64_t label_bits; /* the label names its limits need */
     uint64_t exact_bits; /* those of them whose value has no wildcard: part of the slot's key */
     struct sl_index_slot *slots;
     uint32_t slot_mask;
+    uint16_t rank;     /* sl_limit_rank of its limits; groups of one layer descend by it */
+    uint8_t names;     /* SL_NAMES_... */
+    bool last_of_rank; /* the next group, if any, is less specific */
 };
 
 struct sl_layer {
@@ -42,12 +44,12 @@ struct sl_layer {
     uint32_t *candidates; /* indexes of limits, ascending within a slot */
 };
 
+/* The numbers are small and chosen by the policy, so two multiplications that run side by side spread them well enough. */
 static inline uint32_t sl_index_hash(struct sl_ids ids, uint64_t labels)
 {
-    uint64_t h = (ids.key_endpoint + labels) * UINT64_C(0x9e3779b97f4a7c15);
-
-    h ^= (ids.tier_type ^ h >> 32) * UINT64_C(0xff51afd7ed558ccd);
-    return (uint32_t)(h >> 32);
+    return (uint32_t)((ids.key_endpoint * UINT64_C(0x9e3779b97f4a7c15) +
+                       (ids.tier_type + labels) * UINT64_C(0xff51afd7ed558ccd)) >>
+                      32);
 }
 
 #endif

@@ -1,6 +1,7 @@
 #include "policy/keys.h"
 
 #include "base/err.h"
+#include "policy/bytes.h"
 
 #include <assert.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static struct sl_key_slot *find_slot(const struct sl_keys *keys, struct sl_hash1
         struct sl_key_slot *slot = &keys->slots[i];
         const struct sl_key_entry *entry = &keys->list[slot->number];
 
-        if (!slot->number || (slot->hash == hash.a && entry->len == len && !memcmp(entry->key, key, len)))
+        if (!slot->number || (slot->hash == hash.a && entry->len == len && sl_bytes_equal(entry->key, key, len)))
             return slot;
     }
 }

@@ -1,6 +1,7 @@
 #include "policy/names.h"
 
 #include "base/err.h"
+#include "policy/bytes.h"
 
 #include <assert.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static uint32_t *find_slot(const struct sl_name_set *set, const char *text, size
     while (set->slots[i]) {
         const struct sl_name *name = &set->list[set->slots[i]];
 
-        if (name->len == len && !memcmp(name->text, text, len))
+        if (name->len == len && sl_bytes_equal(name->text, text, len))
             break;
         i = (i + 1) & set->mask;
     }

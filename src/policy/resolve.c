@@ -177,23 +177,23 @@ static void try_group(struct sl_subject *s, const struct sl_layer *layer, const 
 
 /* Groups of one rank (they differ in label names only) compete by file order; the first rank that answers decides. */
 static struct winners resolve_layer(struct sl_subject *s, const struct sl_layer *layer, struct sl_ids ids,
-                                    unsigned have)
+                                    unsigned lack)
 {
-    struct winners result = {0};
+    const struct sl_index_group *group = layer->groups, *end = group + layer->n_groups;
+    struct winners result = {0}, rank = {0};
 
-    for (uint32_t i = 0; i < layer->n_groups && !result.enforcing;) {
-        unsigned rank = layer->groups[i].rank;
-        struct winners w = {0};
-
-        for (; i < layer->n_groups && layer->groups[i].rank == rank; i++) {
-            const struct sl_index_group *group = &layer->groups[i];
-
-            if (!(group->names & ~have) && !(group->label_bits & ~s->present))
-                try_group(s, layer, group, ids, &w);
-        }
+    for (; group < end; group++) {
+        if (!(group->names & lack) && !(group->label_bits & ~s->present))
+            try_group(s, layer, group, ids, &rank);
+        if (!group->last_of_rank || !rank.any)
+            continue;
         if (!result.any)
-            result.any = w.any;
-        result.enforcing = w.enforcing;
+            result.any = rank.any;
+        if (rank.enforcing) {
+            result.enforcing = rank.enforcing;
+            break;
+        }
+        rank.any = NULL;
     }
     return result;
 }
@@ -298,20 +298,21 @@ static void add_dry_winner(struct sl_subject *s, const struct sl_limit *limit, s
         r->dry_blocked = limit;
 }
 
-static unsigned fields_at_hand(const struct sl_subject *s)
+/* The fields in which the request has nothing that a limit could name. */
+static unsigned fields_lacking(const struct sl_subject *s)
 {
-    return (s->key ? SL_NAMES_KEY : 0) | (s->endpoint ? SL_NAMES_ENDPOINT : 0) | (s->tier ? SL_NAMES_TIER : 0) |
-           (s->type ? SL_NAMES_KEY_TYPE : 0);
+    return (s->key ? 0 : SL_NAMES_KEY) | (s->endpoint ? 0 : SL_NAMES_ENDPOINT) | (s->tier ? 0 : SL_NAMES_TIER) |
+           (s->type ? 0 : SL_NAMES_KEY_TYPE);
 }
 
 static void resolve_layers(struct sl_subject *s, struct sl_resolution *r)
 {
     const struct sl_policy *policy = s->policy;
     struct sl_ids ids = sl_ids_pack(s->key, s->endpoint, s->tier, s->type);
-    unsigned have = fields_at_hand(s);
+    unsigned lack = fields_lacking(s);
 
     for (unsigned i = 0; i < policy->n_layers; i++) {
-        struct winners w = resolve_layer(s, &policy->layers[i], ids, have);
+        struct winners w = resolve_layer(s, &policy->layers[i], ids, lack);
 
         r->winners[i] = w.enforcing;
         if (w.enforcing) {
