@@ -2,6 +2,7 @@
 #include "cli/bench.h"
 
 #include "base/hash.h"
+#include "core/limits.h"
 #include "table/table.h"
 
 #include <jansson.h>
@@ -22,7 +23,8 @@ struct table_values {
 struct user {
     struct sl_table *table;
     struct sl_secret secret;
-    struct sl_shape shape;
+    struct sl_shape shape;     /* a token takes 86 s to come back, so buckets stay in use */
+    struct sl_shape hot_shape; /* never exhausted */
     uint64_t n_keys, random;
     struct sl_hash128 hot;
 };
@@ -36,11 +38,11 @@ static struct sl_hash128 fingerprint(const struct user *user, uint64_t number)
     return sl_hash13(user->secret, key, sizeof key);
 }
 
-static void charge(struct user *user, struct sl_hash128 fp, uint64_t now_us)
+static void charge(struct user *user, const struct sl_shape *shape, struct sl_hash128 fp, uint64_t now_us)
 {
     struct sl_decision decision;
 
-    sl_table_charge(user->table, fp, &user->shape, now_us, 1, &decision);
+    sl_table_charge(user->table, fp, shape, now_us, 1, &decision);
     bench_keep(decision.allowed);
 }
 
@@ -49,7 +51,7 @@ static void run_hot(void *ctx, uint64_t n)
     struct user *user = ctx;
 
     for (uint64_t i = 0; i < n; i++)
-        charge(user, user->hot, sl_table_now(user->table));
+        charge(user, &user->hot_shape, user->hot, sl_table_now(user->table));
 }
 
 static void run_single(void *ctx, uint64_t n)
@@ -57,7 +59,8 @@ static void run_single(void *ctx, uint64_t n)
     struct user *user = ctx;
 
     for (uint64_t i = 0; i < n; i++)
-        charge(user, fingerprint(user, bench_random(&user->random) % user->n_keys), sl_table_now(user->table));
+        charge(user, &user->shape, fingerprint(user, bench_random(&user->random) % user->n_keys),
+               sl_table_now(user->table));
 }
 
 static void run_batched(void *ctx, uint64_t n)
@@ -75,7 +78,7 @@ static void run_batched(void *ctx, uint64_t n)
         for (unsigned i = 0; i < BATCH; i++)
             sl_table_prefetch_state(user->table, fp[i]);
         for (unsigned i = 0; i < BATCH; i++)
-            charge(user, fp[i], now_us);
+            charge(user, &user->shape, fp[i], now_us);
     }
 }
 
@@ -85,7 +88,8 @@ static void run_inserted(void *ctx, uint64_t n)
     struct user *user = ctx;
 
     for (uint64_t i = 0; i < n; i++)
-        charge(user, fingerprint(user, bench_random(&user->random) | UINT64_C(1) << 63), sl_table_now(user->table));
+        charge(user, &user->shape, fingerprint(user, bench_random(&user->random) | UINT64_C(1) << 63),
+               sl_table_now(user->table));
 }
 
 struct worker {
@@ -133,8 +137,8 @@ static double run_threads(const struct user *user, unsigned n, unsigned ms, void
 static int open_table(const struct table_values *values, struct user *user)
 {
     struct sl_table_options options = sl_table_defaults();
-    /* A token takes 86 s to come back, so buckets stay in use; no run exhausts the burst. */
-    struct sl_rate rate = {.kind = SL_RATE_LIMITED, .count = 1000, .period_us = UINT64_C(86400000000)};
+    struct sl_rate slow = {.kind = SL_RATE_LIMITED, .count = 1000, .period_us = SL_DAY_US};
+    struct sl_rate fast = {.kind = SL_RATE_LIMITED, .count = SL_COUNT_MAX, .period_us = SL_SECOND_US};
     const char *reason;
     char why[512];
 
@@ -143,14 +147,15 @@ static int open_table(const struct table_values *values, struct user *user)
     options.path = values->file;
     if (sl_table_open(&options, &user->table, why, sizeof why))
         return cli_fail(CLI_USAGE, "%s", why);
-    if (sl_shape_init(&user->shape, SL_TOKEN_BUCKET, &rate, 100000000, &reason))
+    if (sl_shape_init(&user->shape, SL_TOKEN_BUCKET, &slow, 10000000, &reason) ||
+        sl_shape_init(&user->hot_shape, SL_TOKEN_BUCKET, &fast, 0, &reason))
         return cli_fail(CLI_USAGE, "%s", reason);
     user->secret = sl_table_secret(user->table);
     user->n_keys = values->keys;
     user->random = 88172645463325252u;
     user->hot = fingerprint(user, UINT64_MAX);
     for (uint64_t i = 0; i < values->keys; i++)
-        charge(user, fingerprint(user, i), sl_table_now(user->table));
+        charge(user, &user->shape, fingerprint(user, i), sl_table_now(user->table));
     return CLI_DONE;
 }
 

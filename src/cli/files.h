@@ -34,7 +34,7 @@ struct cli_request_options {
          .offset = offsetof(values_type, request.key_type),                                                       \
          .argument = "TYPE",                                                                                      \
          .flags = SL_OPTION_FLAG_ONLY,                                                                            \
-         .sentence = "api_key (the default), user, address, or another word of the policy"},                      \
+         .sentence = "what the key is: api_key (the default), user, address, or another word of the policy"},     \
         {.name = "tier",                                                                                          \
          .type = SL_OPTION_TEXT,                                                                                  \
          .offset = offsetof(values_type, request.tier),                                                           \

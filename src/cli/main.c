@@ -50,18 +50,17 @@ static const char *command_name(const void *ctx, size_t i)
     return cli_commands[i]->name;
 }
 
-/* `words`: argv[1], and argv[2] where argv[1] begins several commands. */
 static int unknown_command(int argc, char **argv)
 {
     char typed[128];
     const char *nearest;
 
+    if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")) && print_group(argv[1], stdout))
+        return CLI_DONE;
     snprintf(typed, sizeof typed, "%s", argv[1]);
     if (print_group(argv[1], stderr)) {
         if (argc < 3)
             return cli_fail(CLI_USAGE, "`%s` needs one of these words", argv[1]);
-        if (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))
-            return CLI_DONE;
         snprintf(typed, sizeof typed, "%s %s", argv[1], argv[2]);
     }
     nearest = sl_text_suggest(typed, strlen(typed), command_name, NULL, cli_n_commands);
@@ -121,6 +120,8 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "help")) {
         argc--, argv++;
         command = find_command(argc, argv, &words);
+        if (!command && argc == 2 && print_group(argv[1], stdout))
+            return CLI_DONE;
         if (!command)
             return unknown_command(argc, argv);
         cli_print_help(command, stdout);
