@@ -7,8 +7,8 @@
  *         sl_replay_print_text(summary, stdout);
  *     sl_replay_summary_free(&summary);
  *
- * Every event is decided by the limiter that live traffic meets, on a table of the replay's own and a clock that stands at
- * the event's time. The result depends on the bytes of the logs, the policies and the options only: not on threads,
+ * Every event is decided by the code that decides live traffic, on a table of the replay's own and a clock that stands
+ * at the event's time. The result depends on the bytes of the logs, the policies and the options only: not on threads,
  * machine or time of day. Memory depends on the number of keys and on how many events fall into one reorder window,
  * not on the length of the logs. Nothing here prints, but for the two print functions and the verdicts asked for. */
 #ifndef SL_REPLAY_REPLAY_H
@@ -37,7 +37,7 @@ struct json_t;
 
 enum sl_replay_format {
     SL_REPLAY_COMBINED, /* Apache's and nginx's combined format */
-    SL_REPLAY_JSONL, /* {"t_us":…,"key":…,"scope":…,"cost":…,"keyType":…,"tier":…,"address":…,"labels":{…}} */
+    SL_REPLAY_JSONL,    /* an object a line: replay/jsonl_line.h */
 };
 
 /* Where the replay stands. bytes_total is 0 when it cannot be known (standard input, a pipe); bytes are those of the
@@ -68,7 +68,7 @@ struct sl_replay_options {
 /* Combined format, 60 s, the sizes above, 10 keys, the system's allocator; no policy and no paths. */
 struct sl_replay_options sl_replay_defaults(void);
 
-/* The secret that the policies of a replay are compiled with (sl_policy_options.secret): fixed, so that two runs agree. */
+/* The secret that the policies of a replay are compiled with (sl_policy_options.secret): fixed, so that runs agree. */
 struct sl_secret sl_replay_secret(void);
 
 struct sl_replay_count {
