@@ -150,6 +150,12 @@ static int check_fields(struct sl_http1 *h)
     return 0;
 }
 
+/* The head ends in CR LF CR LF; what has not arrived is not read: the parser was content with LF LF. */
+static bool ends_with_crlf(const char *end)
+{
+    return end[0] == '\r' && end[1] == '\n' && end[2] == '\r';
+}
+
 static int on_headers_complete(http_parser *parser)
 {
     struct sl_http1 *h = self(parser);
@@ -157,7 +163,7 @@ static int on_headers_complete(http_parser *parser)
     parser->upgrade = 0; /* no protocol to upgrade to: the request is answered as it is */
     if (parser->http_major != 1 || parser->http_minor > 1)
         return refuse(h, 505, "HTTP/1.0, HTTP/1.1 and HTTP/2 are spoken here.");
-    if (h->n_fields && memcmp(h->base + h->piece_end, "\r\n\r\n", 4) != 0)
+    if (h->n_fields && !ends_with_crlf(h->base + h->piece_end))
         return refuse(h, 400, "Lines of a request end with CR LF.");
     if (h->piece_end > h->limits->header_bytes)
         return refuse(h, 431, "The request's header is too long.");

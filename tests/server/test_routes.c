@@ -1,0 +1,395 @@
+/* Every route but /auth, without a network; and that docs/openapi.yaml describes each of them. */
+#include "door.h"
+
+#include "server/headers.h"
+
+#include <jansson.h>
+#include <libfyaml.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LIMITS "limits: [{name: free, rate: 10/m}, {name: addresses, key_type: address, rate: 3/m}]\n"
+
+/* The body of the last answer as JSON; the caller drops it. */
+static json_t *body_json(struct door *d)
+{
+    json_t *value = json_loads(door_body(d), JSON_REJECT_DUPLICATES, NULL);
+
+    if (!value)
+        fail_msg("no JSON: %s", door_body(d));
+    return value;
+}
+
+static void expect_problem(struct door *d, int status, const char *field)
+{
+    json_t *p = body_json(d);
+
+    assert_int_equal(d->response.status, status);
+    assert_string_equal(d->response.content_type, "application/problem+json");
+    assert_int_equal(json_integer_value(json_object_get(p, "status")), status);
+    assert_true(json_string_length(json_object_get(p, "type")) > 0);
+    assert_true(json_string_length(json_object_get(p, "title")) > 0);
+    assert_true(json_string_length(json_object_get(p, "detail")) > 0);
+    if (field)
+        assert_string_equal(json_string_value(json_object_get(p, "field")), field);
+    else
+        assert_null(json_object_get(p, "field"));
+    json_decref(p);
+}
+
+static void check_answers_the_verdict(void **state)
+{
+    static const char *const fields[] = {"allowed",      "limit",   "remaining", "resetAt", "retryAfterMs",
+                                         "resetAfterMs", "delayMs", "source",    "policy",  "warning"};
+    struct door d;
+    json_t *v;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    assert_int_equal(door_ask(&d, "POST /check\n\n{\"key\":\"k\",\"cost\":4}"), 200);
+    assert_string_equal(d.response.content_type, "application/json");
+    assert_int_equal(d.response.n_headers, 0); /* the verdict is the body */
+    v = body_json(&d);
+    assert_int_equal(json_object_size(v), sizeof fields / sizeof *fields);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        assert_non_null(json_object_get(v, fields[i]));
+    assert_int_equal(json_integer_value(json_object_get(v, "remaining")), 6);
+    assert_int_equal(json_integer_value(json_object_get(v, "resetAfterMs")), 24000);
+    assert_string_equal(json_string_value(json_object_get(v, "resetAt")), "2025-07-31T22:13:44.000Z");
+    json_decref(v);
+    assert_int_equal(door_ask(&d, "POST /check\n\n{\"key\":\"k\",\"cost\":7}"), 200);
+    v = body_json(&d);
+    assert_true(json_is_false(json_object_get(v, "allowed")));
+    assert_string_equal(json_string_value(json_object_get(v, "reason")), "rate_limited");
+    assert_int_equal(json_integer_value(json_object_get(v, "retryAfterMs")), 6000);
+    json_decref(v);
+    door_close(&d);
+}
+
+static void check_takes_batches_whole_or_not_at_all(void **state)
+{
+    struct door d;
+    json_t *v;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    assert_int_equal(door_ask(&d, "POST /check\n\n[{\"key\":\"a\"},{\"key\":\"a\",\"cost\":2},{\"key\":\"b\"}]"), 200);
+    v = body_json(&d);
+    assert_int_equal(json_array_size(v), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(v, 1), "remaining")), 7);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(v, 2), "remaining")), 9);
+    json_decref(v);
+    door_ask(&d, "POST /check\n\n[{\"key\":\"a\"},{\"key\":\"\"}]");
+    expect_problem(&d, 400, "[1].key");
+    door_ask(&d, "POST /check\n\n[{\"key\":\"a\"},{\"key\":\"b\",\"cost\":-2}]");
+    expect_problem(&d, 400, "[1].cost");
+    door_ask(&d, "POST /check\n\n{\"key\":\"a\",\"cost\":0}");
+    v = body_json(&d);
+    assert_int_equal(json_integer_value(json_object_get(v, "remaining")), 7);
+    json_decref(v);
+    door_close(&d);
+}
+
+static void addresses_are_normalised_or_refused(void **state)
+{
+    struct door d;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    door_ask(&d, "POST /check\n\n{\"key\":\"::ffff:192.0.2.5\",\"keyType\":\"address\"}");
+    door_ask(&d, "POST /check\n\n{\"key\":\"192.0.2.5\",\"keyType\":\"address\"}");
+    assert_non_null(strstr(door_body(&d), "\"remaining\":1,"));
+    door_ask(&d, "POST /check\n\n{\"key\":\"nobody\",\"keyType\":\"address\"}");
+    expect_problem(&d, 400, "key");
+    door_ask(&d, "POST /check\n\n{\"key\":\"k\",\"address\":\"nowhere\"}");
+    expect_problem(&d, 400, "address");
+    door_ask(&d, "POST /check\n\n{\"key\":\"a\\r\\nX: y\"}");
+    expect_problem(&d, 400, "key");
+    door_ask(&d, "POST /check\n\n{\"key\":\"a\",\"labels\":{\"\":\"x\"}}");
+    assert_int_equal(d.response.status, 400);
+    door_close(&d);
+}
+
+static void paths_and_methods(void **state)
+{
+    struct door d;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    door_ask(&d, "GET /nowhere");
+    expect_problem(&d, 404, NULL);
+    door_ask(&d, "GET /check");
+    expect_problem(&d, 405, NULL);
+    assert_string_equal(door_header(&d, "Allow"), "POST");
+    door_ask(&d, "POST /healthz");
+    expect_problem(&d, 405, NULL);
+    assert_string_equal(door_header(&d, "Allow"), "GET, HEAD");
+    door_ask(&d, "GET /metrics"); /* the admin listener's alone */
+    expect_problem(&d, 404, NULL);
+    assert_int_equal(door_ask_admin(&d, "POST /check\n\n{\"key\":\"k\"}"), 404);
+    assert_int_equal(door_ask(&d, "GET /healthz?x=1"), 200);
+    assert_int_equal(door_ask(&d, "HEAD /healthz"), 200);
+    assert_int_equal(door_ask_admin(&d, "GET /healthz"), 200);
+    assert_int_equal(door_ask(&d, "GET /check/"), 404);
+    assert_int_equal(door_ask(&d, "OPTIONS *"), 404);
+    door_close(&d);
+}
+
+static void readiness_is_told(void **state)
+{
+    struct door d;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    assert_int_equal(door_ask(&d, "GET /readyz"), 200);
+    atomic_store(&d.shared.ready, false);
+    door_ask(&d, "GET /readyz");
+    expect_problem(&d, 503, NULL);
+    atomic_store(&d.shared.ready, true);
+    atomic_store(&d.shared.draining, true);
+    door_ask(&d, "GET /readyz");
+    expect_problem(&d, 503, NULL);
+    assert_int_equal(door_ask(&d, "GET /healthz"), 200);
+    door_close(&d);
+}
+
+static void tokens_are_asked_for(void **state)
+{
+    static const char *const wrong[] = {"",
+                                        "Authorization: Bearer \n",
+                                        "Authorization: Bearer secre\n",
+                                        "Authorization: Bearer secrett\n",
+                                        "Authorization: Bearer secretsecret\n",
+                                        "Authorization: Basic secret\n",
+                                        "Authorization: secret\n",
+                                        "Authorization: Bearer secret\nAuthorization: Bearer secret\n"};
+    struct door d;
+    char text[256];
+
+    (void)state;
+    door_open(&d, LIMITS);
+    d.shared.check_token = "secret";
+    d.shared.admin_token = "other";
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(text, sizeof text, "POST /check\n%s\n{\"key\":\"k\"}", wrong[i]);
+        door_ask(&d, text);
+        expect_problem(&d, 401, NULL);
+        assert_string_equal(door_header(&d, "WWW-Authenticate"), "Bearer realm=\"sluice\"");
+    }
+    assert_int_equal(door_ask(&d, "POST /check\nAuthorization: bearer secret\n\n{\"key\":\"k\"}"), 200);
+    assert_int_equal(door_ask(&d, "GET /auth\n"), 200);
+    assert_int_equal(door_ask(&d, "GET /healthz\n"), 200);
+    assert_int_equal(door_ask_admin(&d, "GET /metrics\nAuthorization: Bearer secret\n"), 401);
+    assert_int_equal(door_ask_admin(&d, "GET /metrics\nAuthorization: Bearer other\n"), 200);
+    assert_int_equal(door_ask_admin(&d, "GET /healthz\n"), 200);
+    d.unix_socket = true;
+    assert_int_equal(door_ask(&d, "POST /check\n\n{\"key\":\"k\"}"), 200);
+    door_close(&d);
+}
+
+static void buckets_are_shown_and_reset(void **state)
+{
+    struct door d;
+    json_t *v, *bucket;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    door_ask(&d, "POST /check\n\n{\"key\":\"a b\",\"cost\":4}");
+    assert_int_equal(door_ask_admin(&d, "GET /v1/buckets?key=a%20b"), 200);
+    v = body_json(&d);
+    assert_int_equal(json_array_size(json_object_get(v, "buckets")), 1);
+    bucket = json_array_get(json_object_get(v, "buckets"), 0);
+    assert_string_equal(json_string_value(json_object_get(bucket, "name")), "free");
+    assert_string_equal(json_string_value(json_object_get(bucket, "rate")), "10/m");
+    assert_string_equal(json_string_value(json_object_get(bucket, "algorithm")), "token_bucket");
+    assert_int_equal(json_integer_value(json_object_get(bucket, "remaining")), 6);
+    json_decref(v);
+    assert_int_equal(door_ask_admin(&d, "DELETE /v1/buckets?key=a+b&keyType=user"), 200);
+    assert_string_equal(door_body(&d), "{\"reset\":0}\n");
+    assert_int_equal(door_ask_admin(&d, "DELETE /v1/buckets?key=a+b"), 200);
+    assert_string_equal(door_body(&d), "{\"reset\":1}\n");
+    assert_int_equal(door_ask_admin(&d, "GET /v1/buckets?key=a%20b"), 200);
+    assert_string_equal(door_body(&d), "{\"buckets\":[]}\n");
+    door_ask_admin(&d, "GET /v1/buckets");
+    expect_problem(&d, 400, "key");
+    door_ask_admin(&d, "GET /v1/buckets?key=");
+    expect_problem(&d, 400, "key");
+    door_ask_admin(&d, "GET /v1/buckets?key=%zz");
+    expect_problem(&d, 400, NULL);
+    door_ask_admin(&d, "GET /v1/buckets?key=a&nope=1");
+    expect_problem(&d, 400, NULL);
+    door_ask_admin(&d, "GET /v1/buckets?key=zz&keyType=address");
+    expect_problem(&d, 400, "key");
+    door_close(&d);
+}
+
+static int reload(void *ctx, char *why, size_t size)
+{
+    snprintf(why, size, "policy.yaml:3:1: error: \"quoted\"");
+    return *(int *)ctx;
+}
+
+static void reload_asks_the_daemon(void **state)
+{
+    struct door d;
+    int result = 0;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    door_ask_admin(&d, "POST /v1/reload");
+    expect_problem(&d, 501, NULL);
+    d.shared.hooks.reload = reload;
+    d.shared.hooks.ctx = &result;
+    assert_int_equal(door_ask_admin(&d, "POST /v1/reload"), 200);
+    result = -4;
+    door_ask_admin(&d, "POST /v1/reload");
+    expect_problem(&d, 422, NULL);
+    assert_non_null(strstr(door_body(&d), "policy.yaml:3:1"));
+    door_close(&d);
+}
+
+static void the_policy_is_shown_with_its_hash(void **state)
+{
+    struct door d;
+    struct sl_policy *policy;
+    json_t *v;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    policy = sl_limiter_policy(d.kit.limiter);
+    assert_int_equal(door_ask_admin(&d, "GET /v1/policy"), 200);
+    v = body_json(&d);
+    assert_string_equal(json_string_value(json_object_get(v, "hash")), sl_policy_hash(policy));
+    assert_int_equal(json_integer_value(json_object_get(v, "version")), 1);
+    assert_int_equal(json_integer_value(json_object_get(v, "limits")), 2);
+    assert_true(json_is_object(json_object_get(v, "policy")));
+    json_decref(v);
+    sl_policy_unref(policy);
+    door_close(&d);
+}
+
+/* Lines of a body that begin with `prefix`. */
+static unsigned count_lines(const char *body, const char *prefix)
+{
+    unsigned n = 0;
+
+    for (const char *line = body; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        n += !strncmp(line, prefix, strlen(prefix));
+    return n;
+}
+
+static void metrics_count_decisions(void **state)
+{
+    struct door d;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    for (int i = 0; i < 12; i++)
+        door_ask(&d, "POST /check\n\n{\"key\":\"k\"}");
+    assert_int_equal(door_ask_admin(&d, "GET /metrics"), 200);
+    assert_non_null(strstr(door_body(&d),
+                           "\nsluice_decisions_total{limit=\"free\",verdict=\"allowed\",source=\"local\","
+                           "mode=\"enforce\"} 10\n"));
+    assert_non_null(strstr(door_body(&d), "verdict=\"rejected\",source=\"local\",mode=\"enforce\"} 2\n"));
+    assert_non_null(strstr(door_body(&d), "\nsluice_limit_checks_total{limit=\"free\",result=\"rejected\"} 2\n"));
+    assert_non_null(strstr(door_body(&d), "\nsluice_http_responses_total{route=\"/check\",class=\"2xx\"} 12\n"));
+    assert_non_null(strstr(door_body(&d), "# TYPE sluice_decisions_total counter\n"));
+    assert_int_equal(door_body(&d)[d.response.body.len - 1], '\n');
+    assert_int_equal(
+        door_ask_admin(&d, "GET /metrics\nAccept: application/openmetrics-text; version=1.0.0,text/plain;q=0.5\n"),
+        200);
+    assert_non_null(strstr(door_body(&d), "# TYPE sluice_decisions counter\n"));
+    assert_non_null(strstr(door_body(&d), "\n# EOF\n"));
+    door_close(&d);
+}
+
+static void b146_one_help_and_type_a_family(void **state)
+{
+    struct door d;
+    const char *body;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    door_ask_admin(&d, "GET /metrics");
+    body = door_body(&d);
+    assert_int_equal(count_lines(body, "# HELP "), count_lines(body, "# TYPE "));
+    for (const char *line = strstr(body, "# TYPE "); line; line = strstr(line + 1, "# TYPE ")) {
+        char name[128];
+
+        assert_int_equal(sscanf(line, "# TYPE %100s", name), 1);
+        strcat(name, " ");
+        memmove(name + 7, name, strlen(name) + 1);
+        memcpy(name, "# TYPE ", 7);
+        assert_int_equal(count_lines(body, name), 1);
+    }
+    door_close(&d);
+}
+
+static void b147_requests_add_no_series(void **state)
+{
+    struct door d;
+    char text[256];
+    unsigned before;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    door_ask_admin(&d, "GET /metrics");
+    before = count_lines(door_body(&d), "sluice_");
+    for (int i = 0; i < 2000; i++) {
+        snprintf(text, sizeof text, "POST /check\n\n{\"key\":\"k%d\",\"scope\":\"s%d\",\"labels\":{\"l%d\":\"v\"}}", i,
+                 i, i);
+        door_ask(&d, text);
+        snprintf(text, sizeof text, "M%d /path%d", i, i);
+        door_ask(&d, text);
+    }
+    door_ask_admin(&d, "GET /metrics");
+    assert_int_equal(count_lines(door_body(&d), "sluice_"), before);
+    assert_null(strstr(door_body(&d), "k17"));
+    door_close(&d);
+}
+
+/* Each route, with each of its methods, is described: {"paths": {"/check": {"post": ...}}}. */
+static void openapi_describes_every_route(void **state)
+{
+    static const struct {
+        unsigned method;
+        const char *name;
+    } methods[] = {{SL_HTTP_GET, "get"}, {SL_HTTP_POST, "post"}, {SL_HTTP_PUT, "put"}, {SL_HTTP_DELETE, "delete"}};
+    struct fy_document *doc = fy_document_build_from_file(NULL, SLUICE_SOURCE_DIR "/docs/openapi.yaml");
+
+    (void)state;
+    assert_non_null(doc);
+    assert_non_null(fy_node_by_path(fy_document_root(doc), "/openapi", FY_NT, FYNWF_DONT_FOLLOW));
+    for (unsigned i = 0; i < sl_n_routes; i++) {
+        struct fy_node *paths = fy_node_mapping_lookup_by_string(fy_document_root(doc), "paths", FY_NT);
+        struct fy_node *path = fy_node_mapping_lookup_by_string(paths, sl_routes[i].path, FY_NT);
+
+        if (!path)
+            fail_msg("docs/openapi.yaml does not describe %s", sl_routes[i].path);
+        for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
+            if (sl_routes[i].methods & methods[m].method &&
+                !fy_node_mapping_lookup_by_string(path, methods[m].name, FY_NT))
+                fail_msg("docs/openapi.yaml does not describe %s of %s", methods[m].name, sl_routes[i].path);
+    }
+    fy_document_destroy(doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(check_answers_the_verdict),
+        cmocka_unit_test(check_takes_batches_whole_or_not_at_all),
+        cmocka_unit_test(addresses_are_normalised_or_refused),
+        cmocka_unit_test(paths_and_methods),
+        cmocka_unit_test(readiness_is_told),
+        cmocka_unit_test(tokens_are_asked_for),
+        cmocka_unit_test(buckets_are_shown_and_reset),
+        cmocka_unit_test(reload_asks_the_daemon),
+        cmocka_unit_test(the_policy_is_shown_with_its_hash),
+        cmocka_unit_test(metrics_count_decisions),
+        cmocka_unit_test(b146_one_help_and_type_a_family),
+        cmocka_unit_test(b147_requests_add_no_series),
+        cmocka_unit_test(openapi_describes_every_route),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
