@@ -44,12 +44,12 @@
 /* ---- keys */
 
 #define SL_NAMESPACE_MAX 32
-#define SL_STORE_KEY_MAX (SL_NAMESPACE_MAX + 38)
+#define SL_STORE_KEY_MAX (SL_NAMESPACE_MAX + 37)
 
 /* Writes NAMESPACE:{who}:id, not NUL-terminated, and returns its length. `who` is the keyed hash of what identifies the
  * caller and chooses the slot; `id` tells that caller's buckets apart (limit, algorithm, rate, other dimensions). Both
  * are written in base64url, so that no byte of a client is ever in a key. The namespace: 1 ... SL_NAMESPACE_MAX bytes,
- * no braces. With at most 24 bytes of it a token bucket takes at most 120 bytes of the store. */
+ * no braces. With at most 23 bytes of it a token bucket takes at most 120 bytes of the store. */
 size_t sl_store_key(char buf[static SL_STORE_KEY_MAX], const char *ns, size_t ns_len, struct sl_hash128 who,
                     uint64_t id);
 

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -126,20 +127,21 @@ struct redis redis_start_bare(const char *const *options)
     return start_any(options, false);
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
 void redis_stop(struct redis *r)
 {
-    static const char *const files[] = {"log", "socket", "dump.rdb"};
-    char path[128];
-
     redisFree(r->c);
     kill(r->pid, SIGKILL);
     while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", r->folder, files[i]);
-        unlink(path);
-    }
-    rmdir(r->folder);
+    nftw(r->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static redisReply *checked(redisContext *c, redisReply *reply, const char *format)
