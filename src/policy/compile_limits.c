@@ -340,6 +340,8 @@ void sl_compile_limits(struct sl_load *load)
         if (draft->sound)
             check_coordination(load, draft, limit);
         make_seeds(load, limit);
+        for (unsigned k = 0; k < policy->written[i].n_rates; k++)
+            policy->written[i].rates[k].node = NULL; /* the tree goes before the policy does */
     }
     if (policy->has_ceiling)
         make_seeds(load, &policy->ceiling);

@@ -122,6 +122,10 @@ static inline unsigned sl_limit_rank(const struct sl_limit *limit)
     return ((unsigned)__builtin_popcount(names) + limit->n_labels) * 16 + names;
 }
 
+/* What the labels of one limit are to those of another: can one request have both sets, and does every request with the loser's have the winner's? */
+enum sl_relation { SL_APART, SL_OVERLAPS, SL_COVERS };
+enum sl_relation sl_limit_relate_labels(const struct sl_limit *winner, const struct sl_limit *loser);
+
 /* Who decides the tier of a request: for explanations. */
 enum sl_tier_source {
     SL_TIER_REQUEST,

@@ -62,13 +62,19 @@ bool sl_glob_covers(const char *wide, size_t wide_len, const char *narrow, size_
     return w == wide_len;
 }
 
+/* Globs whose literal beginnings differ share no text: the usual case, and cheap. */
+static bool prefixes_differ(const struct sl_glob *x, const struct sl_glob *y)
+{
+    size_t n = x->prefix_len < y->prefix_len ? x->prefix_len : y->prefix_len;
+
+    return memcmp(x->text, y->text, n) != 0;
+}
+
 /* reach[j]: some text is matched by the first i bytes of x and the first j of y. */
-bool sl_glob_overlap(const char *x, size_t x_len, const char *y, size_t y_len)
+static bool overlap(const char *x, size_t x_len, const char *y, size_t y_len)
 {
     bool reach[SL_GLOB_OVERLAP_MAX + 1], before[SL_GLOB_OVERLAP_MAX + 1];
 
-    if (x_len > SL_GLOB_OVERLAP_MAX || y_len > SL_GLOB_OVERLAP_MAX)
-        return true;
     reach[0] = true;
     for (size_t j = 1; j <= y_len; j++)
         reach[j] = reach[j - 1] && y[j - 1] == '*';
@@ -87,4 +93,17 @@ bool sl_glob_overlap(const char *x, size_t x_len, const char *y, size_t y_len)
         }
     }
     return reach[y_len];
+}
+
+bool sl_glob_overlap(const char *x, size_t x_len, const char *y, size_t y_len)
+{
+    struct sl_glob a = sl_glob_init(x, x_len), b = sl_glob_init(y, y_len);
+
+    if (prefixes_differ(&a, &b))
+        return false;
+    if (sl_glob_is_literal(&a))
+        return sl_glob_match(y, y_len, x, x_len);
+    if (sl_glob_is_literal(&b))
+        return sl_glob_match(x, x_len, y, y_len);
+    return x_len > SL_GLOB_OVERLAP_MAX || y_len > SL_GLOB_OVERLAP_MAX || overlap(x, x_len, y, y_len);
 }

@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pairs looked at in one load. Only limits whose keys, endpoints, tiers and key types are equal are compared, so that even large
- * policies stay far below; beyond it warnings are missed, nothing else. */
-#define PAIRS_MAX 1000000
-
-enum relation { APART, OVERLAPS, COVERS };
+/* Pairs of limits looked at in one load. Only limits whose keys, endpoints, tiers and key types are equal are compared, so that even
+ * large policies stay far below; beyond it warnings are missed, nothing else. */
+#define PAIRS_MAX 100000
 
 static const struct sluice_label *find_label(const struct sl_limit *limit, const char *name)
 {
@@ -18,21 +16,19 @@ static const struct sluice_label *find_label(const struct sl_limit *limit, const
     return NULL;
 }
 
-/* What the labels of `winner` are to those of `loser`: can one request have both sets, and does every request with the loser's have the
- * winner's? */
-static enum relation relate_labels(const struct sl_limit *winner, const struct sl_limit *loser)
+enum sl_relation sl_limit_relate_labels(const struct sl_limit *winner, const struct sl_limit *loser)
 {
-    enum relation result = COVERS;
+    enum sl_relation result = SL_COVERS;
 
     for (unsigned i = 0; i < winner->n_labels; i++) {
         const struct sluice_label *x = &winner->labels[i], *y = find_label(loser, x->name);
 
         if (!y)
-            result = OVERLAPS;
+            result = SL_OVERLAPS;
         else if (!sl_glob_overlap(x->value, x->value_len, y->value, y->value_len))
-            return APART;
+            return SL_APART;
         else if (!sl_glob_covers(x->value, x->value_len, y->value, y->value_len))
-            result = OVERLAPS;
+            result = SL_OVERLAPS;
     }
     return result;
 }
@@ -52,18 +48,18 @@ static bool competes(const struct sl_limit *winner, const struct sl_limit *loser
 static void warn_pair(struct sl_load *load, const struct sl_limit *winner, const struct sl_limit *loser)
 {
     const struct sl_limit_draft *draft = &load->draft.limits[loser->index];
-    enum relation relation = competes(winner, loser) ? relate_labels(winner, loser) : APART;
+    enum sl_relation relation = competes(winner, loser) ? sl_limit_relate_labels(winner, loser) : SL_APART;
     const char *dry = loser->mode == SL_MODE_DRY_RUN ? "dry-run " : "";
 
-    if (relation == COVERS && needs_more(winner, loser))
-        relation = OVERLAPS;
-    if (relation == COVERS)
+    if (relation == SL_COVERS && needs_more(winner, loser))
+        relation = SL_OVERLAPS;
+    if (relation == SL_COVERS)
         sl_load_warning(
             load, draft->node, "",
             "limits[%u]: %slimit `%s` never wins: `%s` (line %u) is as specific, matches whatever it matches, "
             "and stands earlier in the file",
             loser->index, dry, loser->name, winner->name, winner->line);
-    else if (relation == OVERLAPS)
+    else if (relation == SL_OVERLAPS)
         sl_load_warning(
             load, draft->node, "",
             "limits[%u]: %slimit `%s` is as specific as `%s` (line %u); where both match, the earlier in the "
