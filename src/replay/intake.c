@@ -52,18 +52,28 @@ static int check_opaque(struct sl_intake_view *view, const struct sluice_request
     return error;
 }
 
+/* A request may not ask for more than 10^9; an event that did ask for more did happen, and is judged: no limit can ever
+ * hold it, and the smallest such cost stands for all of them. */
+#define COST_BEYOND_ALL (SLUICE_COST_MAX + INT64_C(1))
+
 /* Checks and normalises a request as one policy sees it. */
 static int take_request(struct sl_intake *intake, struct sl_intake_view *view, const struct sluice_request *raw,
                         bool opaque, struct sl_event_source *source)
 {
     const char *field = "", *why = "";
-    int error = opaque ? check_opaque(view, raw, &field, &why)
-                       : sl_request_check(view->policy, raw, &view->request, &view->buffer, &field, &why);
+    struct sluice_request given = *raw;
+    int error;
 
+    if (raw->cost > SLUICE_COST_MAX)
+        given.cost = SLUICE_COST_MAX;
+    error = opaque ? check_opaque(view, &given, &field, &why)
+                   : sl_request_check(view->policy, &given, &view->request, &view->buffer, &field, &why);
     if (error) {
         snprintf(intake->why, sizeof intake->why, "%s: %s", field, why);
         return SL_EINVALID;
     }
+    if (raw->cost > SLUICE_COST_MAX)
+        view->request.cost = COST_BEYOND_ALL;
     source->request = &view->request;
     if (view->request.key_len != raw->key_len || memcmp(view->request.key, raw->key, raw->key_len) != 0)
         source->shown = (struct sl_span){raw->key, raw->key_len};

@@ -77,7 +77,7 @@ static int take_member(const char *name, json_t *value, struct sl_jsonl_line *li
     if (strcmp(name, "scope") == 0)
         return take_string(value, name, &r->scope, &r->scope_len, why);
     if (strcmp(name, "cost") == 0)
-        return take_integer(value, name, SL_COST_MAX, &r->cost, why);
+        return take_integer(value, name, INT64_MAX, &r->cost, why);
     if (strcmp(name, "keyType") == 0)
         return take_string(value, name, &r->key_type, &r->key_type_len, why);
     if (strcmp(name, "tier") == 0)

@@ -5,7 +5,7 @@
  *
  * t_us (Unix microseconds, up to the year 4000) and key are required. Strict: unknown or duplicate members, wrong
  * types, fractions and exponents, invalid UTF-8 and anything behind the object are errors. Whether the values are in
- * the ranges of a request is for sl_request_check. */
+ * the ranges of a request is for sl_request_check; a cost may be any whole number from 0. */
 #ifndef SL_REPLAY_JSONL_LINE_H
 #define SL_REPLAY_JSONL_LINE_H
 

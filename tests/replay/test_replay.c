@@ -499,6 +499,25 @@ static void bad_values_of_jsonl_are_malformed_with_their_field(void **state)
     done(s);
 }
 
+/* A request could not ask for so much, but an event that did ask is judged like any that no limit can hold. */
+static void costs_beyond_all_limits_are_rejected_for_ever(void **state)
+{
+    struct sl_replay_options options = sl_replay_defaults();
+    struct sl_replay_summary *s;
+
+    (void)state;
+    options.format = SL_REPLAY_JSONL;
+    s = run_text(&options, "version: 1\nlimits: [{name: a, rate: 1000000000/s}]\n",
+                 "{\"t_us\":1,\"key\":\"k\",\"cost\":1000000001}\n"
+                 "{\"t_us\":1,\"key\":\"k\",\"cost\":9223372036854775807}\n"
+                 "{\"t_us\":1,\"key\":\"k\",\"cost\":1000000000}\n");
+    assert_int_equal(s->malformed, 0);
+    assert_string_equal(answers(), "nny");
+    assert_string_equal(verdict(1, "retryAfterMs"), "-1");
+    assert_string_equal(verdict(1, "reason"), "\"cost_exceeds_limit\"");
+    done(s);
+}
+
 /* ---- two policies ------------------------------------------------------------------------------------------------ */
 
 static void a_second_policy_is_compared_per_limit_and_per_key(void **state)
@@ -765,6 +784,7 @@ int main(void)
         cmocka_unit_test(peaks_are_those_of_the_busiest_minutes),
         cmocka_unit_test(unmatched_events_are_told),
         cmocka_unit_test(bad_values_of_jsonl_are_malformed_with_their_field),
+        cmocka_unit_test(costs_beyond_all_limits_are_rejected_for_ever),
         cmocka_unit_test(a_second_policy_is_compared_per_limit_and_per_key),
         cmocka_unit_test(a_second_policy_sees_clients_with_its_own_eyes),
         cmocka_unit_test(too_much_in_one_window_is_decided_early_and_told),
