@@ -197,6 +197,7 @@ static int on_scalar(struct builder *b, struct fy_event *event)
 {
     struct sl_node *node = new_node(b, SL_NODE_SCALAR, event);
     struct fy_token *token = event->scalar.value;
+    enum fy_scalar_style style;
     size_t len = 0;
     const char *text = token ? fy_token_get_text(token, &len) : "";
 
@@ -204,7 +205,10 @@ static int on_scalar(struct builder *b, struct fy_event *event)
         return SL_ENOMEM;
     if (event->scalar.tag)
         return fail_at(b, node, "YAML tags are not supported; write the plain value");
-    node->plain = !token || fy_token_scalar_style(token) == FYSS_PLAIN;
+    style = token ? fy_token_scalar_style(token) : FYSS_PLAIN;
+    node->plain = style == FYSS_PLAIN;
+    if ((style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED) && node->column > 1)
+        node->column--; /* libfyaml's token begins behind the quote */
     node->len = len;
     node->text = sl_arena_strndup(b->arena, text, len);
     return node->text ? place_node(b, node) : SL_ENOMEM;
@@ -253,6 +257,7 @@ static int on_event(struct builder *b, struct fy_event *event)
     case FYET_SEQUENCE_END:
         return on_end(b);
     case FYET_ALIAS:
+        here.column -= here.column > 1; /* the token begins behind the `*` */
         return fail_at(b, &here, "YAML aliases are not supported; use `defaults` for what limits have in common");
     case FYET_DOCUMENT_START:
         return b->n_documents++ ? fail_at(b, &here, "a second document; a policy is one document") : 0;
