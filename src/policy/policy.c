@@ -190,6 +190,11 @@ const struct sl_limit *sl_policy_ceiling(const struct sl_policy *policy)
     return policy->has_ceiling ? &policy->ceiling : NULL;
 }
 
+const char *sl_policy_keys_file(const struct sl_policy *policy)
+{
+    return policy->keys_file;
+}
+
 const char *sl_policy_hash(const struct sl_policy *policy)
 {
     return policy->hash;

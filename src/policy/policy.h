@@ -139,6 +139,8 @@ const struct sl_limit *sl_policy_limit(const struct sl_policy *policy, size_t in
 const struct sl_limit *sl_policy_ceiling(const struct sl_policy *policy);
 /* SHA-256 of body and keys_file, 64 hex digits. */
 const char *sl_policy_hash(const struct sl_policy *policy);
+/* The keys_file as written, relative to the policy's folder unless it begins with a slash; NULL when there is none. */
+const char *sl_policy_keys_file(const struct sl_policy *policy);
 
 /* One bucket to consult. */
 struct sl_item {

@@ -1,11 +1,9 @@
 #include "sluiced/source.h"
 
 #include "base/err.h"
-#include "policy/file.h"
+#include "sluiced/keep.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,29 +11,19 @@
 int sl_source_init(struct sl_source *source, const char *path, const char *state_dir, struct sl_secret secret,
                    struct sl_log *log, char *why, size_t why_size)
 {
-    *source = (struct sl_source){.path = path, .secret = secret, .log = log};
+    *source = (struct sl_source){.path = path, .state_dir = state_dir, .secret = secret, .log = log};
     pthread_mutex_init(&source->lock, NULL);
     if (!state_dir)
         return 0;
-    if (mkdir(state_dir, 0700) && errno != EEXIST) {
-        snprintf(why, why_size, "cannot make the state folder %s: %s", state_dir, strerror(errno));
-        return SL_EIO;
-    }
-    if (access(state_dir, W_OK | X_OK)) {
+    if ((mkdir(state_dir, 0700) && errno != EEXIST) || access(state_dir, W_OK | X_OK)) {
         snprintf(why, why_size, "cannot write into the state folder %s: %s", state_dir, strerror(errno));
         return SL_EIO;
-    }
-    if (asprintf(&source->state_path, "%s/policy.yaml", state_dir) < 0) {
-        source->state_path = NULL;
-        snprintf(why, why_size, "%s", sl_err_text(SL_ENOMEM));
-        return SL_ENOMEM;
     }
     return 0;
 }
 
 void sl_source_fini(struct sl_source *source)
 {
-    free(source->state_path);
     pthread_mutex_destroy(&source->lock);
 }
 
@@ -44,85 +32,18 @@ void sl_source_attach(struct sl_source *source, struct sl_limiter *limiter)
     source->limiter = limiter;
 }
 
-/* The text of a policy, read once, so that what is kept is what was compiled. */
-struct text {
-    char *bytes;
-    size_t len;
-};
-
-static int read_text(const char *path, struct text *ret_text)
-{
-    struct sl_alloc alloc = sl_alloc_system();
-    char why[SL_FILE_WHY_MAX];
-
-    return sl_file_read(path, SL_POLICY_BYTES_MAX, &alloc, &ret_text->bytes, &ret_text->len, why);
-}
-
 static struct sl_policy_options policy_options(const struct sl_source *source)
 {
     return (struct sl_policy_options){.secret = source->secret, .alloc = sl_alloc_system(), .has_store = false};
 }
 
-/* Text that was read from anywhere, compiled as if it stood in the policy's own place: a relative keys_file is found. */
-static struct sl_policy *compile(const struct sl_source *source, const struct text *text)
-{
-    struct sl_policy_options options = policy_options(source);
-    struct sl_policy *policy = NULL;
-    struct sl_diags diags;
-
-    sl_diags_init(&diags, options.alloc);
-    if (sl_policy_parse(text->bytes, text->len, source->path, &options, &policy, &diags))
-        policy = NULL;
-    sl_diags_fini(&diags);
-    return policy;
-}
-
-static int write_all(int fd, const struct text *text)
-{
-    size_t done = 0;
-
-    while (done < text->len) {
-        ssize_t n = write(fd, text->bytes + done, text->len - done);
-
-        if (n < 0 && errno != EINTR)
-            return SL_EIO;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return fsync(fd) ? SL_EIO : 0;
-}
-
-/* Renamed into place when it is on the disk, so that a crash leaves the old copy or the new one. */
-static int write_copy(const struct sl_source *source, const struct text *text)
-{
-    char *next;
-    int fd, err;
-
-    if (asprintf(&next, "%s.next", source->state_path) < 0)
-        return SL_ENOMEM;
-    fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    err = fd < 0 ? SL_EIO : write_all(fd, text);
-    if (fd >= 0)
-        close(fd);
-    if (!err && rename(next, source->state_path))
-        err = SL_EIO;
-    free(next);
-    return err;
-}
-
-/* Keeps the text of `policy`. The file may have changed since it was compiled: then the next reload keeps that. */
+/* Keeping is a service, not a condition: what goes wrong with it is logged, and the policy is in force all the same. */
 static void keep(const struct sl_source *source, const struct sl_policy *policy)
 {
-    struct text text = {0};
-    struct sl_policy *again = NULL;
+    char why[256];
 
-    if (!source->state_path)
-        return;
-    if (read_text(source->path, &text) == 0)
-        again = compile(source, &text);
-    if (again && !strcmp(sl_policy_hash(again), sl_policy_hash(policy)) && write_copy(source, &text))
-        sl_log(source->log, SL_LOG_ERROR, "cannot keep the policy in %s: %s", source->state_path, strerror(errno));
-    sl_policy_unref(again);
-    free(text.bytes);
+    if (source->state_dir && sl_keep_save(source->state_dir, source->path, policy, why, sizeof why))
+        sl_log(source->log, SL_LOG_ERROR, "the policy could not be kept in %s: %s", source->state_dir, why);
 }
 
 /* The first error (or finding, when there is no error) as one sentence. */
@@ -176,21 +97,10 @@ static int load(struct sl_source *source, bool log_errors, struct sl_policy **re
     return err;
 }
 
-static struct sl_policy *load_copy(const struct sl_source *source)
-{
-    struct text text = {0};
-    struct sl_policy *policy;
-
-    if (!source->state_path || read_text(source->state_path, &text))
-        return NULL;
-    policy = compile(source, &text);
-    free(text.bytes);
-    return policy;
-}
-
 int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, bool *ret_fallen_back, char *why,
                     size_t why_size)
 {
+    struct sl_policy_options options = policy_options(source);
     int err = load(source, false, ret_policy, why, why_size);
 
     *ret_fallen_back = false;
@@ -198,11 +108,11 @@ int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, boo
         keep(source, *ret_policy);
         return 0;
     }
-    *ret_policy = load_copy(source);
+    *ret_policy = source->state_dir ? sl_keep_load(source->state_dir, source->path, &options) : NULL;
     if (!*ret_policy)
         return err;
     sl_log(source->log, SL_LOG_ERROR, "%s", why);
-    sl_log(source->log, SL_LOG_ERROR, "started on the last good policy, kept in %s", source->state_path);
+    sl_log(source->log, SL_LOG_ERROR, "started on the last good policy, kept in %s", source->state_dir);
     *ret_fallen_back = true;
     return 0;
 }

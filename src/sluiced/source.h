@@ -15,15 +15,15 @@
 #define SL_SOURCE_FINDINGS_MAX 10
 
 struct sl_source {
-    const char *path; /* borrowed */
-    char *state_path; /* the last good policy's copy, owned; NULL: none is kept */
+    const char *path;
+    const char *state_dir; /* where the last good policy is kept; NULL: it is not */
     struct sl_secret secret;
     struct sl_log *log;
     struct sl_limiter *limiter; /* NULL until sl_source_attach */
     pthread_mutex_t lock;
 };
 
-/* Borrows everything; `state_dir` may be NULL. Returns 0, SL_ENOMEM, or SL_EIO with a sentence when the folder cannot be used. */
+/* Borrows everything; `state_dir` may be NULL. Returns 0, or SL_EIO with a sentence when the folder cannot be used. */
 int sl_source_init(struct sl_source *source, const char *path, const char *state_dir, struct sl_secret secret,
                    struct sl_log *log, char *why, size_t why_size);
 void sl_source_fini(struct sl_source *source);

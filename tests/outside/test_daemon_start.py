@@ -180,3 +180,23 @@ def test_state_lets_a_restart_go_on_with_the_last_good_policy(start, policy_file
     assert second.stop() == 0
     os.rename(os.path.join(state, "policy.yaml"), os.path.join(state, "gone"))
     assert policy in fail("--policy", policy, "--state", state, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+
+
+def test_state_keeps_the_keys_file_too(start, policy_file, tmp_path):
+    state, folder = str(tmp_path / "state"), tmp_path
+    (folder / "tiers.csv").write_text("acct,pro\n")
+    text = ("version: 1\ntiers: {default: free, keys_file: tiers.csv}\nlimits:\n"
+            "  - {name: free, tier: free, rate: 10/h}\n  - {name: pro, tier: pro, rate: 1000/h}\n")
+    first = start(policy_file(text), "--state", state)
+    assert first.limit("acct") == 1000
+    assert first.stop() == 0
+    (folder / "tiers.csv").write_text("acct;pro\nno commas here\n")
+    second = start(policy_file(text), "--state", state)
+    assert "started on the last good policy" in second.log and "tiers.csv:1:" in second.log
+    assert second.limit("acct") == 1000
+
+
+def test_a_state_folder_that_cannot_be_written(policy_file, tmp_path):
+    (tmp_path / "file").write_text("")
+    line = fail("--policy", policy_file(), "--state", str(tmp_path / "file" / "x"), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    assert line.startswith("cannot write into the state folder ")
