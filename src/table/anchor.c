@@ -1,9 +1,10 @@
-/* The table's clock: wall time when the region was made (or first opened after a boot), carried on by the time since
- * boot. Setting the wall clock does not touch it.
+/* The table's clock: wall time when the region was made (or first opened after a boot), carried on by the time
+ * since boot. Setting the wall clock does not touch it.
  *
  * `latest_us` in the region is what no reading may fall behind. A clock that can step back raises it at every
- * reading. One that cannot (CLOCK_BOOTTIME, the same for all processes of the machine) only needs it for a later boot and beside event times
- * that were brought in, so it raises it once a heartbeat and the hot path writes nothing. */
+ * reading. One that cannot (CLOCK_BOOTTIME, the same for all processes of the machine) only needs it for a later
+ * boot and beside event times that were brought in, so it raises it once a heartbeat and the hot path writes
+ * nothing. */
 #include "table/internal.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* The arena: a list of free chunks (Treiber's stack; the upper half of its word counts, so that a chunk that left and
- * came back is noticed) over chunks never used yet, which are handed out in order so that their pages stay untouched until then. */
+/* The arena: a list of free chunks (Treiber's stack; the upper half of its word counts, so that a chunk that left
+ * and came back is noticed) over chunks never used yet, which are handed out in order so that their pages stay
+ * untouched until then. */
 #include "table/internal.h"
 
 static uint32_t *next_of(const struct sl_table *t, uint32_t chunk)
@@ -50,7 +51,7 @@ uint32_t sl_chunk_take(struct sl_table *t)
 
 void sl_chunk_give(struct sl_table *t, uint32_t chunk)
 {
-    uint64_t *list = &t->header->free_list, top = sl_load(list);
+    uint64_t *list = &t->header->free_list, top;
 
     if (!sl_chunk_at(t, chunk))
         return;

@@ -269,7 +269,8 @@ void sl_chain_fit(const struct sl_chain *c, const struct sl_shape *shape, struct
     }
 }
 
-/* Walks the chunks from the first entry's to the last that hangs on the list. Returns false when `last` is not among them. */
+/* Walks the chunks from the first entry's to the last that hangs on the list. Returns false when `last` is not
+ * among them. */
 static bool walk(struct sl_chain *c, bool (*mark)(void *, uint32_t), void *ctx, struct place *ret_end)
 {
     struct place end = end_of(c);

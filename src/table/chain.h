@@ -1,9 +1,10 @@
-/* A log's list of hits in the arena, oldest first. Whoever calls these holds the log's lock (or has the list to himself).
+/* A log's list of hits in the arena, oldest first. Whoever calls these holds the log's lock (or has the list to
+ * himself).
  *
  * Written so that a kill between any two stores leaves a list that sl_chain_recount makes whole again: an entry is
- * written before it is counted, a chunk is filled before it is linked and unlinked before it is freed. A kill may lose a
- * chunk (repair.c finds it again) but never links one twice. Every walk is bounded and every number checked, so a damaged region
- * gives a wrong sum at worst. */
+ * written before it is counted, a chunk is filled before it is linked and unlinked before it is freed. A kill may
+ * lose a chunk (repair.c finds it again) but never links one twice. Every walk is bounded and every number checked,
+ * so a damaged region gives a wrong sum at worst. */
 #ifndef SL_TABLE_CHAIN_H
 #define SL_TABLE_CHAIN_H
 
@@ -41,8 +42,8 @@ void sl_chain_remove(struct sl_chain *c, uint64_t t_us, uint32_t cost);
 /* Fills decision->log_fit_us (core/log.h). */
 void sl_chain_fit(const struct sl_chain *c, const struct sl_shape *shape, struct sl_decision *decision);
 
-/* Counts everything anew, finishing what a killed holder began. Calls mark (may be NULL) for each chunk of the list in order; the list
- * is cut before a chunk for which it returns false. */
+/* Counts everything anew, finishing what a killed holder began. Calls mark (may be NULL) for each chunk of the list
+ * in order; the list is cut before a chunk for which it returns false. */
 void sl_chain_recount(struct sl_chain *c, bool (*mark)(void *ctx, uint32_t chunk), void *ctx);
 
 /* Gives all chunks back. */

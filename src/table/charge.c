@@ -30,8 +30,9 @@ static inline uint64_t reach_us(const struct sl_shape *shape)
     }
 }
 
-/* Core decides under a newer reading of another thread as long as it is newer by less than SL_STALE_MAX_US, and takes what lies
- * further ahead for damage. A thread that slept longer between reading the clock and deciding must read it again. */
+/* Core decides under a newer reading of another thread as long as it is newer by less than SL_STALE_MAX_US, and
+ * takes what lies further ahead for damage. A thread that slept longer between reading the clock and deciding must
+ * read it again. */
 static inline uint64_t decision_time(struct sl_table *t, const struct sl_shape *shape, struct sl_state s,
                                      uint64_t now_us)
 {

@@ -1,14 +1,15 @@
 /* A region in a file.
  *
- * Locks are open-file-description locks on single bytes far behind the end of the file; the kernel drops them when their holder dies:
+ * Locks are open-file-description locks on single bytes far behind the end of the file; the kernel drops them when
+ * their holder dies:
  *
  *   setup      held while opening, so that of two who open an empty file one makes the table and the other finds it
  *   users      shared, as long as the file is open: whoever can have it alone may anchor the clock and repair
  *   register   held while taking a place among the processes
  *   process i  held by the owner of place i
  *
- * A set-up that was killed leaves a whole header whose `complete` is 0: the next one starts over. Anything else that is
- * not a whole table is refused and left alone. */
+ * A set-up that was killed leaves a whole header whose `complete` is 0: the next one starts over. Anything else
+ * that is not a whole table is refused and left alone. */
 #include "table/internal.h"
 
 #include <errno.h>
@@ -54,13 +55,13 @@ bool sl_file_is_locked(int fd, unsigned byte)
 }
 
 struct opening {
+    struct sl_region_header header;
     struct sl_table *t;
     const struct sl_table_options *o;
-    bool alone;
-    bool is_new;
-    struct sl_region_header header;
     char *why;
     size_t why_size;
+    bool alone;  /* nobody else has the file open */
+    bool is_new; /* the table was made just now */
 };
 
 static int refuse(struct opening *op, int code, const char *what)

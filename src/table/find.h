@@ -51,8 +51,9 @@ static inline unsigned sl_group_match(const struct sl_group *g, uint64_t tag)
 }
 #endif
 
-/* The slot of a key and its state, or NULL. A claimed slot is nobody's yet: the key it was taken from has lost it, and
- * the key it is for gets it under the stripe's lock. Reading the tag once more after the state is what ties the two together. */
+/* The slot of a key and its state, or NULL. A claimed slot is nobody's yet: the key it was taken from has lost it,
+ * and the key it is for gets it under the stripe's lock. Reading the tag once more after the state is what ties the
+ * two together. */
 static inline struct sl_state *sl_find(const struct sl_site *site, struct sl_state *ret_state)
 {
     for (unsigned n = 0; n < 2; n++) {

@@ -1,22 +1,23 @@
 /* Giving a slot to a key.
  *
- * Under the stripe lock of the key: look at all sixteen slots once more; choose a victim; then four writes, each a compare-and-swap on
- * what was seen, so that a holder who slept through a take-over of its lock fails harmlessly at the next one:
+ * Under the stripe lock of the key: look at all sixteen slots once more; choose a victim; then four writes, each a
+ * compare-and-swap on what was seen, so that a holder who slept through a take-over of its lock fails harmlessly at
+ * the next one:
  *
  *   1. state  -> claim {nonce of this holding, tag}    from here the slot is not its old key's any more
  *   2. (is the lock still ours? if not, leave the claim to whoever needs the key or a slot next)
  *   3. tag    -> ours
  *   4. claim  -> first state                           from here the key has a bucket
  *
- * Killed between any two: the claim stays. The next inserter of the same key finds it among the sixteen and finishes
- * it; for anybody else it is a free slot as soon as its nonce is not that of the stripe's lock.
+ * Killed between any two: the claim stays. The next inserter of the same key finds it among the sixteen and
+ * finishes it; for anybody else it is a free slot as soon as its nonce is not that of the stripe's lock.
  *
- * Why a key never has two live slots: a holder fills a slot only if it found none under the lock and still held
- * the lock after its claim was visible. A later holder began after that moment, so it finds the claim or what came of
+ * Why a key never has two live slots: a holder fills a slot only if it found none under the lock and still held the
+ * lock after its claim was visible. A later holder began after that moment, so it finds the claim or what came of
  * it.
  *
- * Why a slow writer cannot mint with an old clock reading: before a slot is taken from a key, the stripe of *that* key
- * learns the time; if the key is created again, it starts no earlier. */
+ * Why a slow writer cannot mint with an old clock reading: before a slot is taken from a key, the stripe of *that*
+ * key learns the time; if the key is created again, it starts no earlier. */
 #include "table/insert.h"
 
 #include "core/decide.h"

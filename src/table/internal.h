@@ -86,7 +86,8 @@ void sl_file_reopen(struct sl_table *t);
 void sl_file_close(struct sl_table *t);
 
 enum sl_file_byte { SL_BYTE_SETUP, SL_BYTE_USERS, SL_BYTE_REGISTER, SL_BYTE_PROCESS };
-/* Takes (F_WRLCK, F_RDLCK) or drops (F_UNLCK) the lock of a byte far behind the file's end; false when another has it. */
+/* Takes (F_WRLCK, F_RDLCK) or drops (F_UNLCK) the lock of a byte far behind the file's end; false when another has
+ * it. */
 bool sl_file_lock(int fd, int type, unsigned byte);
 /* The same, trying again for up to wait_ms. */
 bool sl_file_lock_wait(int fd, int type, unsigned byte, unsigned wait_ms);
@@ -131,7 +132,8 @@ struct sl_wait {
     unsigned turns;
     uint64_t began_us;
 };
-/* One turn: spins at first, then yields, then sleeps. Returns how long this wait has lasted, in microseconds; 0 during the first spins. */
+/* One turn: spins at first, then yields, then sleeps. Returns how long this wait has lasted, in microseconds; 0
+ * during the first spins. */
 uint64_t sl_wait_turn(struct sl_wait *w);
 
 /* stripe.c: the lock for inserting. */

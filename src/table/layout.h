@@ -10,10 +10,10 @@
  *
  *   claim   lo [1 | 0 | generation 4 | nonce 58]  hi [tag 64]   the slot is being given to `tag`
  *   other   hi, bits 30 31 62 63: generation, one more (mod 16) each time the slot is given to another key, so that
- *           a writer who slept meanwhile finds no state it knows. Core leaves these bits alone: counts, costs and fractions
- *           are below 2^30.
- *   log     hi [gen 2 | owner 30 | gen 2 | value 30]: owner 0: value is the chunk where the log begins; SL_OWNER_INLINE:
- *           the log is one hit, made at whole - PERIOD, and value its cost; else the log is locked by that process. */
+ *           a writer who slept meanwhile finds no state it knows. Core leaves these bits alone: counts, costs and
+ *           fractions are below 2^30.
+ *   log     hi [gen 2 | owner 30 | gen 2 | value 30]. Owner SL_OWNER_INLINE: the log is one hit, made at whole - PERIOD,
+ *           and value is its cost. Else value is the chunk where the log begins, and owner is who has it locked, or 0. */
 #ifndef SL_TABLE_LAYOUT_H
 #define SL_TABLE_LAYOUT_H
 
@@ -94,26 +94,36 @@ struct sl_region_plan {
     uint64_t created_us;
 };
 
+/* Each part on lines of its own: what all read is not beside what some write. */
 struct sl_region_header {
     struct sl_region_plan plan;
     uint64_t checksum[2];
     uint64_t complete; /* 0 while the set-up runs */
     uint64_t resets;   /* times the file was started anew with another size */
+    uint64_t pad_plan[5];
 
     /* now = wall + (mono - mono then); changes only while one process alone has the region */
-    _Alignas(64) uint64_t anchor_wall_us;
-    uint64_t anchor_mono_us;
+    uint64_t anchor_wall_us, anchor_mono_us;
     uint64_t boot_id[2];
+    uint64_t pad_anchor[4];
 
-    _Alignas(64) uint64_t latest_us; /* no reading was later by more than a heartbeat, none will be earlier */
+    uint64_t latest_us; /* no reading was later by more than a heartbeat, none will be earlier */
+    uint64_t pad_latest[7];
 
-    _Alignas(64) uint64_t negative_elapsed;
+    uint64_t negative_elapsed;
     uint64_t evictions, forgiven_us, locks_recovered, log_folded;
+    uint64_t pad_counters[3];
 
-    _Alignas(64) uint64_t free_list; /* [tag 32 | chunk 32] */
-    uint64_t fresh;                  /* chunks 1 ... fresh were used at some time */
+    uint64_t free_list; /* [tag 32 | chunk 32] */
+    uint64_t fresh;     /* chunks 1 ... fresh were used at some time */
     uint64_t chunks_used;
+    uint64_t pad_arena[5];
 };
+static_assert(offsetof(struct sl_region_header, anchor_wall_us) % 64 == 0 &&
+                  offsetof(struct sl_region_header, latest_us) % 64 == 0 &&
+                  offsetof(struct sl_region_header, negative_elapsed) % 64 == 0 &&
+                  offsetof(struct sl_region_header, free_list) % 64 == 0,
+              "lines of their own");
 static_assert(sizeof(struct sl_region_header) <= SL_HEADER_BYTES, "the header is one page");
 
 #define SL_GEN_BITS (UINT64_C(3) << 30 | UINT64_C(3) << 62)

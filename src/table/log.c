@@ -1,8 +1,9 @@
-/* Sliding logs in slots. A log of one hit needs no chunk: the state is the hit. From the second hit on the state names
- * a list in the arena, and whoever reads or changes the list writes himself into the state as its owner first.
+/* Sliding logs in slots. A log of one hit needs no chunk: the state is the hit. From the second hit on the state
+ * names a list in the arena, and whoever reads or changes the list writes himself into the state as its owner
+ * first.
  *
- * The lock is never taken from an owner who is slow, only from one who is dead (process.c): a list, unlike a state word,
- * cannot be changed by two. What the dead left is counted anew before it is used. */
+ * The lock is never taken from an owner who is slow, only from one who is dead (process.c): a list, unlike a state
+ * word, cannot be changed by two. What the dead left is counted anew before it is used. */
 #include "table/log.h"
 
 #include "table/chain.h"
@@ -50,8 +51,8 @@ bool sl_log_is_idle(struct sl_table *t, struct sl_state s)
     return !sl_log_is_locked(s) || !sl_owner_is_alive(t, sl_log_owner(s));
 }
 
-/* Locks the list that the slot names and opens it. Returns false when there is no such list (any more); *s is then of no
- * use. On success *s is the state as it was, unlocked. */
+/* Locks the list that the slot names and opens it. Returns false when there is no such list (any more); *s is then
+ * of no use. On success *s is the state as it was, unlocked. */
 static bool lock(struct sl_table *t, struct sl_state *slot, uint64_t tag, struct sl_state *s,
                  struct sl_chain *ret_chain)
 {
@@ -101,8 +102,8 @@ static void unlock(struct sl_table *t, struct sl_state *slot, struct sl_state s,
     sl_at(t, SL_POINT_LOG_UNLOCKED);
 }
 
-/* The one hit of an inline log as of now; cost 0 when it is not in force. A hit made under another PERIOD keeps its cost and
- * is taken as made now: its time is not known any more, and later is stricter. */
+/* The one hit of an inline log as of now; cost 0 when it is not in force. A hit made under another PERIOD keeps its
+ * cost and is taken as made now: its time is not known any more, and later is stricter. */
 static uint32_t inline_hit(const struct sl_shape *shape, struct sl_state s, uint64_t now_us, uint64_t *ret_t_us)
 {
     uint64_t whole_us = sl_state_whole_us(s);
@@ -143,7 +144,7 @@ static bool judge_inline(struct sl_table *t, struct sl_state *slot, struct sl_st
         if (hit_us > now_us)
             hit_us = now_us; /* made by no clock of ours: a damaged region */
     }
-    sl_log_decide(shape, hit, hit_us, now_us, cost, ret_decision);
+    sl_log_decide(shape, hit, hit ? hit_us : 0, now_us, cost, ret_decision);
     if (!ret_decision->allowed && !ret_decision->never)
         sl_log_fit(shape, ret_decision, &freed, hit_us, hit);
     if (!spend || !ret_decision->changed)

@@ -4,8 +4,8 @@
 
 #include "table/find.h"
 
-/* Judges the bucket in `slot`, found in state `s` under `tag`; `spend`: charge it when allowed. Returns false when the slot changed
- * hands meanwhile. */
+/* Judges the bucket in `slot`, found in state `s` under `tag`; `spend`: charge it when allowed. Returns false when
+ * the slot changed hands meanwhile. */
 bool sl_log_judge(struct sl_table *t, struct sl_state *slot, struct sl_state s, uint64_t tag,
                   const struct sl_shape *shape, uint64_t now_us, uint32_t cost, bool spend,
                   struct sl_decision *ret_decision);

@@ -18,8 +18,8 @@ void sl_table_set_probe(struct sl_table *table, void (*fn)(void *ctx, enum sl_po
     table->probe = fn;
 }
 
-/* Zeroed memory that begins on a huge page, and is made of them where the machine has them: two cache misses a decision are
- * enough without a miss of the page table before each. */
+/* Zeroed memory that begins on a huge page, and is made of them where the machine has them: two cache misses a
+ * decision are enough without a miss of the page table before each. */
 static int map_anonymous(struct sl_table *t, size_t bytes)
 {
     size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Slots for a key: 10/7, so that a table full of live keys is at a load of 0.70, where two choices of eight leave next to nobody
- * without a place (docs/table.md). 24 * 10/7 is 34.3 bytes a key. */
+/* Slots for a key: 10/7, so that a table full of live keys is at a load of 0.70, where two choices of eight leave
+ * next to nobody without a place (docs/table.md). 24 * 10/7 is 34.3 bytes a key. */
 #define SLOTS_FOR_7_KEYS 10u
 
 /* What checksums are made with: they are to find damage, not to withstand malice. */

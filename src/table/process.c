@@ -1,10 +1,10 @@
 /* Who has the region open, so that a log lock left by the dead can be told from one held by the slow.
  *
- * A process takes a place in the region's list and marks its locks with [incarnation of the place 20 | place 10]. It is alive
- * while its pid has the start time it registered with; for a process of another pid namespace (a container beside this one),
- * while it holds the file lock of its place. A forked child inherits the handle but not the place: its page `self` was
- * cleared by the kernel, so that it registers anew at its first lock. A private region has one process by definition; there
- * an owner is alive when it is this very process. */
+ * A process takes a place in the region's list and marks its locks with [incarnation of the place 20 | place 10].
+ * It is alive while its pid has the start time it registered with; for a process of another pid namespace (a
+ * container beside this one), while it holds the file lock of its place. A forked child inherits the handle but not
+ * the place: its page `self` was cleared by the kernel, so that it registers anew at its first lock. A private
+ * region has one process by definition; there an owner is alive when it is this very process. */
 #include "table/internal.h"
 
 #include <errno.h>

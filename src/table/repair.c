@@ -1,6 +1,6 @@
-/* Putting a file in order while nobody else has it open: locks of the dead are dropped, logs counted anew, and every
- * chunk that hangs on no log becomes free again (a kill may have lost it). Half-made inserts are left as they are: claims are
- * finished or reused in the ordinary course. Only a table that ever had log chunks is read through. */
+/* Putting a file in order while nobody else has it open: locks of the dead are dropped, logs counted anew, and
+ * every chunk that hangs on no log becomes free again (a kill may have lost it). Half-made inserts are left as they
+ * are: claims are finished or reused in the ordinary course. Only a table that ever had log chunks is read through. */
 #include "table/chain.h"
 #include "table/find.h"
 

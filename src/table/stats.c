@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* The slots are counted in SL_SCAN_SEGMENTS parts, so that `live` is right as of the last round even in the middle of one. */
+/* The slots are counted in SL_SCAN_SEGMENTS parts, so that `live` is right as of the last round even in the middle
+ * of one. */
 static uint64_t segment_end(const struct sl_table *t, uint64_t segment)
 {
     return sl_n_slots(t) * (segment + 1) / SL_SCAN_SEGMENTS;

@@ -1,9 +1,10 @@
 /* The lock that lets one inserter of a key at a time through.
  *
- * The word counts: even is free, odd is held, and every taking makes a value that never was before. A waiter who has seen one
- * and the same odd value for SL_STEAL_US takes the lock over, whether the holder died or only sleeps. That is safe because a
- * holder's writes are compare-and-swaps on what it saw, and because between claiming a slot and filling it a holder makes sure that it
- * still holds the lock (insert.c). The waiter's own stop-watch decides, so no deadline is left behind in the region. */
+ * The word counts: even is free, odd is held, and every taking makes a value that never was before. A waiter who
+ * has seen one and the same odd value for SL_STEAL_US takes the lock over, whether the holder died or only sleeps.
+ * That is safe because a holder's writes are compare-and-swaps on what it saw, and because between claiming a slot
+ * and filling it a holder makes sure that it still holds the lock (insert.c). The waiter's own stop-watch decides,
+ * so no deadline is left behind in the region. */
 #include "table/internal.h"
 
 struct sl_stripe *sl_stripe_of(const struct sl_table *t, uint64_t tag)

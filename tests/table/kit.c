@@ -41,12 +41,12 @@ struct sl_table *kit_open(const char *path, uint64_t keys, uint64_t log_entries,
 const char *kit_path(void)
 {
     const char *tmp = getenv("TMPDIR");
-    char *path = malloc(300);
+    char folder[300], *path = malloc(320);
 
-    snprintf(path, 300, "%s/sluice-table-XXXXXX", tmp && strlen(tmp) < 200 ? tmp : "/tmp");
-    if (!mkdtemp(path))
-        fail_msg("%s: %s", path, strerror(errno));
-    strcat(path, "/table");
+    snprintf(folder, sizeof folder, "%s/sluice-table-XXXXXX", tmp && strlen(tmp) < 200 ? tmp : "/tmp");
+    if (!mkdtemp(folder))
+        fail_msg("%s: %s", folder, strerror(errno));
+    snprintf(path, 320, "%s/table", folder);
     return path;
 }
 

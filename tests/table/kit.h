@@ -1,4 +1,5 @@
-/* What the tests of the table share: shapes by their text, keys by number, tables in memory and in files, threads and children. */
+/* What the tests of the table share: shapes by their text, keys by number, tables in memory and in files, threads
+ * and children. */
 #ifndef TESTS_TABLE_KIT_H
 #define TESTS_TABLE_KIT_H
 

@@ -142,8 +142,8 @@ static uint64_t spent(struct sl_table *t, const struct sl_shape *shape)
 }
 
 /* Children are killed one after the other, each at some point inside an insert or an append; between them, and with
- * what they left behind, the parent decides on the same keys. A child that is killed may have admitted once without having
- * said so; nothing else may be lost, and nothing invented. */
+ * what they left behind, the parent decides on the same keys. A child that is killed may have admitted once without
+ * having said so; nothing else may be lost, and nothing invented. */
 static void survive(enum sl_algorithm algorithm, void (*child)(void *ctx), uint64_t seed)
 {
     struct job job = {.path = kit_path(), .board = new_board(), .seed = seed};

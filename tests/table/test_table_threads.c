@@ -2,6 +2,7 @@
 #include "kit.h"
 
 #include "core/log.h"
+#include "table/find.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -61,7 +62,8 @@ static void one_key_admits_exactly_its_limit(void **state)
     }
 }
 
-/* Every thread takes the same keys in the same order; in each round they are first seen, or whole again, for all at once. */
+/* Every thread takes the same keys in the same order; in each round they are first seen, or whole again, for all at
+ * once. */
 static void meet(void *ctx, unsigned i)
 {
     struct world *w = ctx;
@@ -103,8 +105,8 @@ static void keys_first_seen_or_expiring_together_get_one_slot(void **state)
     }
 }
 
-/* Time runs fast, readings are old, and the keys in use wander: each is hit more often than it may for some seconds, then
- * never again, and its slot goes to another. */
+/* Time runs fast, readings are old, and the keys in use wander: each is hit more often than it may for some
+ * seconds, then never again, and its slot goes to another. */
 static void recycle(void *ctx, unsigned i)
 {
     struct world *w = ctx;
@@ -204,6 +206,7 @@ static void a_slot_that_changes_hands_is_never_charged_for_its_old_key(void **st
 /* A thread that sleeps inside an insert while others do what they please. */
 struct sleeper {
     struct world *w;
+    struct sl_hash128 fp;
     enum sl_point point;
     pthread_t thread;
     int asleep, wake;
@@ -214,9 +217,9 @@ static void fall_asleep(void *ctx, enum sl_point point)
 {
     struct sleeper *s = ctx;
 
-    if (point != s->point || !pthread_equal(pthread_self(), s->thread) || __atomic_load_n(&s->wake, __ATOMIC_ACQUIRE))
+    /* The first to get there is the sleeper: the others start when it sleeps. */
+    if (point != s->point || __atomic_exchange_n(&s->asleep, 1, __ATOMIC_ACQ_REL))
         return;
-    __atomic_store_n(&s->asleep, 1, __ATOMIC_RELEASE);
     while (!__atomic_load_n(&s->wake, __ATOMIC_ACQUIRE))
         sl_wait_turn(&(struct sl_wait){.turns = 1000});
 }
@@ -225,10 +228,22 @@ static void *sleep_inside(void *ctx)
 {
     struct sleeper *s = ctx;
 
-    s->thread = pthread_self();
-    sl_table_set_probe(s->w->t, fall_asleep, s);
-    s->allowed = kit_charge(s->w->t, kit_key(4, 1), &s->w->shape, 1);
+    s->allowed = kit_charge(s->w->t, s->fp, &s->w->shape, 1);
     return NULL;
+}
+
+static void start_sleeper(struct sleeper *s)
+{
+    sl_table_set_probe(s->w->t, fall_asleep, s);
+    pthread_create(&s->thread, NULL, sleep_inside, s);
+    while (!__atomic_load_n(&s->asleep, __ATOMIC_ACQUIRE))
+        sl_wait_turn(&(struct sl_wait){.turns = 1000});
+}
+
+static void wake_sleeper(struct sleeper *s)
+{
+    __atomic_store_n(&s->wake, 1, __ATOMIC_RELEASE);
+    pthread_join(s->thread, NULL);
 }
 
 static void a_sleeping_inserter_neither_blocks_nor_doubles(void **state)
@@ -237,20 +252,16 @@ static void a_sleeping_inserter_neither_blocks_nor_doubles(void **state)
     for (enum sl_point point = SL_POINT_STRIPE_LOCKED; point <= SL_POINT_FILLED; point++) {
         for (unsigned a = 0; a < 5; a++) {
             struct world w = {.now_us = T0};
-            struct sleeper s = {.w = &w, .point = point};
+            struct sleeper s = {.w = &w, .fp = kit_key(4, 1), .point = point};
             unsigned admitted = 0;
-            pthread_t thread;
 
             w.t = kit_open(NULL, 1000, 2000, &w.now_us);
             w.shape = kit_shape(all[a], "5/m", 0);
-            pthread_create(&thread, NULL, sleep_inside, &s);
-            while (!__atomic_load_n(&s.asleep, __ATOMIC_ACQUIRE))
-                sl_wait_turn(&(struct sl_wait){.turns = 1000});
+            start_sleeper(&s);
             for (unsigned i = 0; i < 3; i++)
                 admitted += kit_charge(w.t, kit_key(4, 1), &w.shape, 1);
             assert_int_equal(admitted, 3);
-            __atomic_store_n(&s.wake, 1, __ATOMIC_RELEASE);
-            pthread_join(thread, NULL);
+            wake_sleeper(&s);
             for (unsigned i = 0; i < 5; i++)
                 admitted += kit_charge(w.t, kit_key(4, 1), &w.shape, 1);
             assert_int_equal(admitted + s.allowed, 5);
@@ -258,6 +269,110 @@ static void a_sleeping_inserter_neither_blocks_nor_doubles(void **state)
             sl_table_close(&w.t);
         }
     }
+}
+
+/* Fingerprints that share both groups and no stripe. */
+static struct sl_hash128 neighbour(uint64_t number)
+{
+    return (struct sl_hash128){.a = 0x1234567800000000 + number * 0x0140000000000001, .b = 0x8000000040000000};
+}
+
+/* All places of the neighbours taken: number 7 owes least, and is the one to make room. */
+static void fill_neighbourhood(struct world *w)
+{
+    w->t = kit_open(NULL, 1000, 2000, &w->now_us);
+    w->shape = kit_shape(SL_TOKEN_BUCKET, "100/h", 0);
+    for (unsigned i = 0; i < 16; i++)
+        assert_true(kit_charge(w->t, neighbour(i), &w->shape, i == 7 ? 5 : 50));
+}
+
+/* Makes room in the group where number 7 is not, so that it is preferred. */
+static void make_room_elsewhere(struct world *w)
+{
+    struct sl_site site = sl_site_of(w->t, neighbour(7));
+    struct sl_state s, *seventh = sl_find(&site, &s);
+    bool in_first = seventh >= site.group[0]->states && seventh < site.group[0]->states + SL_GROUP_SLOTS;
+
+    for (unsigned i = 0, n = 0; i < 16 && n < 3; i++) {
+        struct sl_state *slot;
+
+        site = sl_site_of(w->t, neighbour(i));
+        slot = sl_find(&site, &s);
+        if (slot && in_first != (slot >= site.group[0]->states && slot < site.group[0]->states + SL_GROUP_SLOTS))
+            n += sl_table_reset(w->t, neighbour(i));
+    }
+}
+
+/* An inserter has chosen a slot and sleeps; its lock is taken over and the key gets another slot. Waking, it must not
+ * fill the first one. */
+static void an_inserter_that_lost_its_lock_fills_nothing(void **state)
+{
+    struct world w = {.now_us = T0};
+    struct sleeper s = {.w = &w, .fp = neighbour(16), .point = SL_POINT_SCANNED};
+
+    (void)state;
+    fill_neighbourhood(&w);
+    start_sleeper(&s);
+    make_room_elsewhere(&w);
+    assert_true(kit_charge(w.t, neighbour(16), &w.shape, 10));
+    assert_int_equal(kit_remaining(w.t, neighbour(7), &w.shape), 95);
+    wake_sleeper(&s);
+    assert_true(s.allowed);
+    assert_int_equal(kit_count_slots(w.t, neighbour(16), false), 1);
+    assert_int_equal(kit_remaining(w.t, neighbour(16), &w.shape), 89);
+    sl_table_close(&w.t);
+}
+
+/* The same, but the sleeper is past the point where it makes sure of its lock: now the claim is what the next
+ * inserter has to find and finish, though there is a better place. */
+static void a_claim_is_finished_where_it_is(void **state)
+{
+    struct world w = {.now_us = T0};
+    struct sleeper s = {.w = &w, .fp = neighbour(16), .point = SL_POINT_TAGGED};
+    struct sl_site site;
+    struct sl_state st, *seventh;
+
+    (void)state;
+    fill_neighbourhood(&w);
+    site = sl_site_of(w.t, neighbour(7));
+    seventh = sl_find(&site, &st);
+    start_sleeper(&s);
+    assert_int_equal(kit_count_slots(w.t, neighbour(16), true), 1);
+    for (unsigned i = 0; i < 16; i++)
+        sl_table_reset(w.t, neighbour(i));
+    assert_true(kit_charge(w.t, neighbour(16), &w.shape, 10));
+    site = sl_site_of(w.t, neighbour(16));
+    assert_ptr_equal(sl_find(&site, &st), seventh);
+    wake_sleeper(&s);
+    assert_true(s.allowed);
+    assert_int_equal(kit_count_slots(w.t, neighbour(16), false), 1);
+    assert_int_equal(kit_count_slots(w.t, neighbour(16), true), 0);
+    assert_int_equal(kit_remaining(w.t, neighbour(16), &w.shape), 89);
+    sl_table_close(&w.t);
+}
+
+/* A claim whose maker lost the lock is a free slot for any key. */
+static void an_abandoned_claim_is_room_for_others(void **state)
+{
+    struct world w = {.now_us = T0};
+    struct sleeper s = {.w = &w, .fp = neighbour(16), .point = SL_POINT_CLAIMED};
+
+    (void)state;
+    fill_neighbourhood(&w);
+    start_sleeper(&s);
+    assert_int_equal(kit_stats(w.t).evictions, 0); /* counted when the sleeper goes on */
+    /* A key of the same stripe and of other groups takes the lock over. */
+    assert_true(kit_charge(w.t, (struct sl_hash128){neighbour(16).a ^ 1, ~neighbour(16).b}, &w.shape, 1));
+    assert_true(kit_charge(w.t, neighbour(17), &w.shape, 60));
+    assert_int_equal(kit_count_slots(w.t, neighbour(16), true), 0);
+    assert_int_equal(kit_stats(w.t).evictions, 0);
+    wake_sleeper(&s);
+    assert_true(s.allowed);
+    assert_int_equal(kit_remaining(w.t, neighbour(17), &w.shape), 40);
+    assert_int_equal(kit_remaining(w.t, neighbour(16), &w.shape), 99);
+    for (unsigned i = 0; i < 18; i++)
+        assert_true(kit_count_slots(w.t, neighbour(i), false) <= 1);
+    sl_table_close(&w.t);
 }
 
 static void read_clock(void *ctx, unsigned i)
@@ -355,6 +470,9 @@ int main(void)
         cmocka_unit_test(keys_first_seen_or_expiring_together_get_one_slot),
         cmocka_unit_test(a_slot_that_changes_hands_is_never_charged_for_its_old_key),
         cmocka_unit_test(a_sleeping_inserter_neither_blocks_nor_doubles),
+        cmocka_unit_test(an_inserter_that_lost_its_lock_fills_nothing),
+        cmocka_unit_test(a_claim_is_finished_where_it_is),
+        cmocka_unit_test(an_abandoned_claim_is_room_for_others),
         cmocka_unit_test(no_thread_sees_time_run_backward),
         cmocka_unit_test(b29_late_readings_mint_no_tokens),
         cmocka_unit_test(refunds_leave_exactly_what_was_kept),

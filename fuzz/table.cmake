@@ -1,0 +1,1 @@
+sl_fuzz(table_file SOURCES table_file.c)
