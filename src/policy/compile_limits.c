@@ -117,6 +117,8 @@ static bool gather_rates(struct sl_load *load, const struct sl_limit_draft *draf
         return true;
     }
     if (!draft->rate.node) {
+        if (draft->node->kind != SL_NODE_MAP)
+            return false; /* no limit at all, which has been said */
         sl_limit_error(load, draft, SL_LF_RATE, "missing: a limit needs `rate` or `rates`");
         return false;
     }

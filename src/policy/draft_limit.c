@@ -379,6 +379,12 @@ bool sl_read_defaults(struct sl_reader *r, const struct sl_node *value, const st
         ok = sl_read_error(r, limit->given.at[SL_LF_NAME], "every limit has a name of its own; it cannot be defaulted");
         sl_path_cut(&r->path, base);
     }
+    if (limit->given.at[SL_LF_RATE] && limit->given.at[SL_LF_RATES]) {
+        size_t base = sl_path_field(&r->path, "rates", 5);
+
+        ok = sl_read_error(r, limit->given.at[SL_LF_RATES], "`rate` and `rates` exclude each other");
+        sl_path_cut(&r->path, base);
+    }
     return ok;
 }
 

@@ -85,7 +85,8 @@ static void lint_failure_modes(struct sl_load *load)
     size_t n = 0;
 
     for (size_t i = 0; i < load->policy->n_limits; i++) {
-        if (!lacks_failure_mode(&load->policy->limits[i]) || ++n > FAILURE_MODE_WARNINGS)
+        if (!load->draft.limits[i].sound || !load->draft.limits[i].name ||
+            !lacks_failure_mode(&load->policy->limits[i]) || ++n > FAILURE_MODE_WARNINGS)
             continue;
         sl_limit_warning(
             load, &load->draft.limits[i], SL_LF_ON_STORE_FAILURE,
@@ -262,7 +263,7 @@ void sl_lint_settings(struct sl_load *load)
     lint_store_fields(load, &load->draft.defaults, "defaults");
     lint_identity(load);
     lint_keys(load);
-    if (load->draft.n_limits == 0 && load->draft.given.at[SL_PF_LIMITS])
+    if (load->draft.n_limits == 0 && sl_given_ok(&load->draft.given, SL_PF_LIMITS))
         sl_load_warning(load, load->draft.given.at[SL_PF_LIMITS], "limits", "the list is empty: nothing is limited");
     for (size_t i = 0; i < load->draft.n_limits; i++) {
         const struct sl_limit_draft *limit = &load->draft.limits[i];

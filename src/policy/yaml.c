@@ -180,6 +180,17 @@ static int place_node(struct builder *b, struct sl_node *node)
     return 0;
 }
 
+/* An absent value has no place of its own in libfyaml: it stands right behind its key's colon. */
+static void place_absent(const struct builder *b, struct sl_node *node)
+{
+    const struct sl_node *key = b->depth ? b->levels[b->depth - 1].key : NULL;
+
+    if (key) {
+        node->line = key->line;
+        node->column = key->column + (unsigned)key->len + 1;
+    }
+}
+
 static struct sl_node *new_node(struct builder *b, enum sl_node_kind kind, struct fy_event *event)
 {
     const struct fy_mark *mark = fy_event_start_mark(event);
@@ -209,6 +220,8 @@ static int on_scalar(struct builder *b, struct fy_event *event)
     node->plain = style == FYSS_PLAIN;
     if ((style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED) && node->column > 1)
         node->column--; /* libfyaml's token begins behind the quote */
+    if (len == 0 && node->plain)
+        place_absent(b, node);
     node->len = len;
     node->text = sl_arena_strndup(b->arena, text, len);
     return node->text ? place_node(b, node) : SL_ENOMEM;
