@@ -6,8 +6,9 @@
 
 #define MESSAGE_MAX 400
 
-static void add(struct sl_load *load, enum sl_severity severity, const struct sl_node *node, const char *path,
-                const char *format, va_list args)
+static void __attribute__((format(printf, 5, 0)))
+add(struct sl_load *load, enum sl_severity severity, const struct sl_node *node, const char *path, const char *format,
+    va_list args)
 {
     char message[MESSAGE_MAX];
 
@@ -16,8 +17,9 @@ static void add(struct sl_load *load, enum sl_severity severity, const struct sl
                  "%s", message);
 }
 
-static void add_to_limit(struct sl_load *load, enum sl_severity severity, const struct sl_limit_draft *limit,
-                         enum sl_limit_field field, const char *format, va_list args)
+static void __attribute__((format(printf, 5, 0)))
+add_to_limit(struct sl_load *load, enum sl_severity severity, const struct sl_limit_draft *limit,
+             enum sl_limit_field field, const char *format, va_list args)
 {
     const struct sl_node *node = limit->given.at[field], *inherited = load->draft.defaults.given.at[field];
     char path[SL_PATH_MAX];
