@@ -22,17 +22,17 @@ enum sl_algorithm {
 };
 
 struct sl_shape {
-    uint8_t algorithm;  /* enum sl_algorithm */
-    uint8_t version;    /* 6 bits of a hash of what gives a state its meaning (windows: not COUNT); see core/state.h */
-    uint32_t limit;     /* what the verdict reports: burst for buckets, COUNT for windows */
-    uint32_t count;     /* COUNT as written */
-    uint64_t period_us; /* PERIOD as written */
-    /* buckets only */
+    uint8_t algorithm; /* enum sl_algorithm */
+    uint8_t version;   /* 6 bits of a hash of the shape; a state word carries it (see core/state.h) */
+    uint32_t limit;    /* what the verdict reports: burst for buckets, COUNT for windows */
+    uint32_t count;    /* COUNT as written */
+    /* n, token and cap are of buckets only */
     uint32_t n;          /* denominator: COUNT / gcd(COUNT, PERIOD) */
     uint32_t token_frac; /* one token = token_us + token_frac / n microseconds; token_frac < n */
+    uint32_t cap_frac;   /* the full debt burst * token = cap_us + cap_frac / n */
+    uint64_t period_us;  /* PERIOD as written */
     uint64_t token_us;
-    uint64_t cap_us; /* the full debt burst * token = cap_us + cap_frac / n */
-    uint32_t cap_frac;
+    uint64_t cap_us;
 };
 
 /* Prepares a shape. `burst` is 0 for the default (COUNT); windows take none. Returns 0, or SL_EINVALID with
