@@ -66,19 +66,16 @@ void bucket_load(const struct call *call, struct bucket *b)
     b->healed = d.changed;
 }
 
-/* In place when the key has a value of this length; else the value is made first. */
+/* In place when the key has a value of this length; else one is made first. */
 static void write_value(struct redis_key *key, const uint8_t *value, size_t len)
 {
     size_t old_len = 0;
-    char *bytes = NULL;
 
     if (redis_KeyType(key) == REDIS_KEY_STRING)
-        bytes = redis_StringDMA(key, &old_len, REDIS_WRITE);
-    if (old_len != len) {
+        (void)redis_StringDMA(key, &old_len, REDIS_READ);
+    if (old_len != len)
         redis_StringTruncate(key, len);
-        bytes = redis_StringDMA(key, &old_len, REDIS_WRITE);
-    }
-    memcpy(bytes, value, len);
+    memcpy(redis_StringDMA(key, &old_len, REDIS_WRITE), value, len);
 }
 
 void bucket_save(const struct call *call, const struct bucket *b)

@@ -193,7 +193,9 @@ uint64_t log_fit_us(const struct call *call, const struct bucket *b, uint64_t ne
         long long mid = (lo + hi) / 2;
         struct entry e;
 
-        if (entry_at(call, b, mid, &e) == 1 && ((e.total - b->base) & WRAP_MASK) < need) {
+        if (entry_at(call, b, mid, &e) != 1)
+            break;
+        if (((e.total - b->base) & WRAP_MASK) < need) {
             lo = mid + 1;
         } else {
             hi = mid;

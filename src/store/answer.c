@@ -36,15 +36,18 @@ int sl_answer_open(struct sl_answer *answer, const void *bytes, size_t len)
 static int read_log(struct sl_answer_group *group, unsigned i)
 {
     const uint8_t *p = take(group->answer, LOG_PIECE_LEN);
+    uint64_t sum, newest_us, now_us = group->answer->now_us;
 
     if (!p || p[0] != SL_VALUE_TAG + SL_SLIDING_WINDOW_LOG)
         return SL_EFORMAT;
-    group->buckets[i].log_sum = sl_get(p + 1, 4);
-    group->buckets[i].log_newest_us = sl_get(p + 5, 8);
-    return group->buckets[i].log_sum <= SL_LOG_COUNT_MAX_LOCAL &&
-                   group->buckets[i].log_newest_us <= group->answer->now_us
-               ? 0
-               : SL_EFORMAT;
+    sum = sl_get(p + 1, 4);
+    newest_us = sl_get(p + 5, 8);
+    if (sum < 1 || sum > SL_LOG_COUNT_MAX_LOCAL || newest_us > now_us ||
+        !sl_log_in_force(group->buckets[i].shape, newest_us, now_us))
+        return SL_EFORMAT;
+    group->buckets[i].log_sum = sum;
+    group->buckets[i].log_newest_us = newest_us;
+    return 0;
 }
 
 static int read_piece(struct sl_answer_group *group, unsigned i)

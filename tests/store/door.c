@@ -115,7 +115,7 @@ struct sl_numbers door_check(redisContext *c, enum door door, const char *key, c
 
 bool door_is_foreign(redisContext *c, enum door door, const struct subject *s, uint64_t now_us, uint32_t cost)
 {
-    uint32_t costs[SL_GROUP_BUCKETS_MAX];
+    uint32_t costs[SL_GROUP_BUCKETS_MAX] = {0};
     struct sl_answer answer;
     struct sl_answer_group group;
     redisReply *reply;

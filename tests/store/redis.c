@@ -146,10 +146,10 @@ void redis_stop(struct redis *r)
 
 static redisReply *checked(redisContext *c, redisReply *reply, const char *format)
 {
-    if (!reply)
-        fail_msg("%s: %s", format, c->errstr);
-    if (reply->type == REDIS_REPLY_ERROR)
-        fail_msg("%s: %s", format, reply->str);
+    if (!reply || reply->type == REDIS_REPLY_ERROR) {
+        fail_msg("%s: %s", format, reply ? reply->str : c->errstr);
+        abort(); /* not reached */
+    }
     return reply;
 }
 
