@@ -48,6 +48,11 @@ bool sl_conn_is_idle(const struct sl_conn *conn)
            (!conn->h2 || sl_http2_n_streams(conn->h2) == 0);
 }
 
+uint64_t sl_conn_idle_ms(const struct sl_conn *conn)
+{
+    return sl_worker_now(conn->worker) + conn->worker->limits->idle_timeout_ms - conn->timer.deadline_ms;
+}
+
 /* When this connection is next to be looked at if nothing happens. */
 static uint64_t deadline_of(const struct sl_conn *conn)
 {
@@ -513,7 +518,7 @@ void sl_conn_expired(struct sl_wheel_node *node)
 
     if (conn->state != SL_CONN_LINGER)
         sl_count(&conn->worker->service.counters.timeouts, 1);
-    if (conn->h2 && !conn->out.len && !conn->goaway) {
+    if (conn->state == SL_CONN_HTTP2 && !conn->out.len && !conn->goaway && !conn->closing) {
         sl_conn_say_goodbye(conn, true);
     } else if (late && (!conn->tls || sl_tls_ready(conn->tls))) {
         refuse_http1(conn, 408, "The request did not arrive in time.");

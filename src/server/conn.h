@@ -47,6 +47,9 @@ bool sl_conn_open(struct sl_acceptor *from, int fd, const struct sockaddr *peer)
 /* True when nothing is under way, so that closing loses nothing. */
 bool sl_conn_is_idle(const struct sl_conn *conn);
 
+/* How long an idle connection has been idle. */
+uint64_t sl_conn_idle_ms(const struct sl_conn *conn);
+
 /* Closes at once; the memory goes when the loop lets it. */
 void sl_conn_close(struct sl_conn *conn);
 

@@ -348,7 +348,10 @@ int sl_http2_feed(struct sl_http2 *h2, const char *data, size_t len)
 {
     ssize_t n = nghttp2_session_mem_recv(h2->session, (const uint8_t *)data, len);
 
-    return n < 0 ? SL_EINVALID : 0;
+    if (n >= 0)
+        return 0;
+    nghttp2_session_terminate_session(h2->session, NGHTTP2_PROTOCOL_ERROR); /* for what nghttp2 itself says nothing */
+    return SL_EINVALID;
 }
 
 int sl_http2_fill(struct sl_http2 *h2, struct sl_buf *out, size_t limit)

@@ -7,6 +7,7 @@
 #include <openssl/ssl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct sl_tls_context {
     SSL_CTX *ctx;
@@ -35,7 +36,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 static int complain(const char *what, const char *path, char *ret_why, size_t why_size)
 {
     unsigned long e = ERR_peek_error();
-    const char *reason = e ? ERR_reason_error_string(e) : NULL;
+    const char *reason = !e ? NULL : ERR_SYSTEM_ERROR(e) ? strerror(ERR_GET_REASON(e)) : ERR_reason_error_string(e);
 
     snprintf(ret_why, why_size, "cannot use the %s %s: %s", what, path,
              reason ? reason : "not a PEM file of that kind");

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define ACCEPTS_A_TURN 64       /* then others have their turn */
+#define RECLAIM_AFTER_MS 1000u  /* a connection is idle enough to be closed for another */
 #define RECLAIM_LOOKS 64        /* connections looked at to find an idle one */
 #define IDLE_GRACE_MS 500u      /* idle connections stay open so long after a stop, for a request that is under way */
 #define WARN_EVERY_MS 10000u    /* a warning that traffic causes, at most so often */
@@ -115,7 +116,7 @@ static bool reclaim(struct sl_worker *w)
     for (unsigned i = 0; i < RECLAIM_LOOKS && w->conns; i++) {
         struct sl_conn *conn = w->conns;
 
-        if (sl_conn_is_idle(conn)) {
+        if (sl_conn_is_idle(conn) && sl_conn_idle_ms(conn) >= RECLAIM_AFTER_MS) {
             sl_count(&w->service.counters.reclaimed, 1);
             sl_conn_close(conn);
             return true;
