@@ -28,11 +28,24 @@ uint64_t bench_thread_cpu_ns(void)
     return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
+/* Fields 14 and 15 of /proc/PID/stat, user and system time in clock ticks. The second is the name in parentheses and may hold anything, so counting begins after
+ * the last of them, at field 3. */
+static uint64_t cpu_ticks(const char *stat)
+{
+    const char *at = strrchr(stat, ')');
+    uint64_t ticks = 0;
+
+    for (unsigned field = 3; at && field <= 15; field++) {
+        at = strchr(at + 1, ' ');
+        if (at && field >= 14)
+            ticks += strtoull(at + 1, NULL, 10);
+    }
+    return at ? ticks : 0;
+}
+
 uint64_t bench_process_cpu_ns(pid_t pid)
 {
-    unsigned long user = 0, system = 0;
     char path[64], text[1024];
-    const char *after;
     FILE *f;
     size_t n;
 
@@ -43,11 +56,7 @@ uint64_t bench_process_cpu_ns(pid_t pid)
     n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[n] = '\0';
-    /* The second field is the name in parentheses and may hold anything; the rest is after the last of them. */
-    after = strrchr(text, ')');
-    if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
-        return 0;
-    return (uint64_t)(user + system) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+    return cpu_ticks(text) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -159,7 +168,7 @@ void bench_alternate(struct bench_subject *subjects, size_t n, unsigned rounds, 
 
 double bench_subject_ns(const struct bench_subject *subject, unsigned rounds)
 {
-    double sorted[BENCH_ROUNDS_MAX];
+    double sorted[BENCH_ROUNDS_MAX] = {0};
 
     memcpy(sorted, subject->ns, rounds * sizeof *sorted);
     return bench_median(sorted, rounds);
@@ -167,7 +176,7 @@ double bench_subject_ns(const struct bench_subject *subject, unsigned rounds)
 
 double bench_subject_ratio(const struct bench_subject *a, const struct bench_subject *b, unsigned rounds)
 {
-    double ratios[BENCH_ROUNDS_MAX];
+    double ratios[BENCH_ROUNDS_MAX] = {0};
 
     for (unsigned i = 0; i < rounds; i++)
         ratios[i] = a->ns[i] / b->ns[i];

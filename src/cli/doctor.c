@@ -63,10 +63,13 @@ add(struct findings *findings, const char *name, enum state state, const char *f
 static void check_kernel(struct findings *findings)
 {
     struct utsname uts;
-    unsigned major = 0, minor = 0;
+    unsigned long major, minor;
+    char *dot;
 
     uname(&uts);
-    if (sscanf(uts.release, "%u.%u", &major, &minor) == 2 && (major > 4 || (major == 4 && minor >= 18)))
+    major = strtoul(uts.release, &dot, 10);
+    minor = *dot == '.' ? strtoul(dot + 1, NULL, 10) : 0;
+    if (major > 4 || (major == 4 && minor >= 18))
         add(findings, "kernel", GOOD, "%s %s", uts.sysname, uts.release);
     else
         add(findings, "kernel", ODD, "%s %s; 4.18 or newer is what sluice is tested on", uts.sysname, uts.release);

@@ -97,18 +97,19 @@ static void draw_progress(void *ctx, const struct sl_replay_progress *progress)
     *drawn = true;
 }
 
-static int run_with(const struct cli_call *call, struct sl_replay_options *options)
+static int run_with(const struct cli_call *call, const struct sl_replay_options *given)
 {
+    struct sl_replay_options options = *given;
     struct sl_replay_summary *summary = NULL;
     char why[SL_REPLAY_WHY_MAX];
     bool drawn = false;
     int err, status = CLI_DONE;
 
     if (isatty(STDERR_FILENO)) {
-        options->progress = draw_progress;
-        options->progress_ctx = &drawn;
+        options.progress = draw_progress;
+        options.progress_ctx = &drawn;
     }
-    err = sl_replay_run(options, &summary, why, sizeof why);
+    err = sl_replay_run(&options, &summary, why, sizeof why);
     if (drawn)
         fputs("\r\033[K", stderr);
     if (err)

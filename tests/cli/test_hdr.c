@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -96,6 +98,24 @@ static void medians_of_odd_and_even_counts(void **state)
     assert_true(bench_median(one, 1) == 7);
 }
 
+/* The CPU time of a process is what its own clock says, to a tick either way. */
+static void cpu_time_is_that_of_the_process(void **state)
+{
+    uint64_t tick_ns = 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK), before, after;
+    struct timespec ts;
+
+    (void)state;
+    do { /* enough to be seen in ticks */
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+        before = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    } while (before < 5 * tick_ns);
+    after = bench_process_cpu_ns(getpid());
+    assert_true(after + 2 * tick_ns >= before);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    assert_true(after <= (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec + 2 * tick_ns);
+    assert_int_equal(bench_process_cpu_ns(-1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -103,6 +123,7 @@ int main(void)
         cmocka_unit_test(the_ends_of_the_range_are_recorded),
         cmocka_unit_test(merged_is_as_if_recorded_in_one),
         cmocka_unit_test(medians_of_odd_and_even_counts),
+        cmocka_unit_test(cpu_time_is_that_of_the_process),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
