@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define LINE_ENDS "Lines of a request end with CR LF."
+
 enum { PIECE_NONE, PIECE_NAME, PIECE_VALUE };
 
 static int refuse(struct sl_http1 *h, int status, const char *detail)
@@ -44,7 +46,7 @@ static int begin_field(struct sl_http1 *h, const char *at)
     uint32_t off = offset(h, at);
 
     if (off < 2 || at[-1] != '\n' || at[-2] != '\r')
-        return refuse(h, 400, "Lines of a request end with CR LF.");
+        return refuse(h, 400, LINE_ENDS);
     if (h->n_fields == SL_HTTP_FIELDS_MAX)
         return refuse(h, 431, "Too many header fields.");
     h->fields[h->n_fields++] = (struct sl_http_field){.name_off = off, .value_off = off};
@@ -73,7 +75,7 @@ static int on_empty_value(struct sl_http1 *h, uint32_t off)
 {
     const char *line_end = h->base + off - 2;
 
-    if (h->piece != PIECE_NAME || memchr(h->base + h->piece_end, '\n', (size_t)(line_end - h->base) - h->piece_end))
+    if (memchr(h->base + h->piece_end, '\n', (size_t)(line_end - h->base) - h->piece_end))
         return refuse(h, 400, "A folded header line.");
     h->fields[h->n_fields - 1].value_off = off - 2;
     h->piece = PIECE_VALUE;
@@ -89,8 +91,9 @@ static int on_header_value(http_parser *parser, const char *at, size_t len)
 
     if (h->head_done)
         return 0;
-    if (!len && off >= h->piece_end + 2 && at[-1] == '\n')
-        return at[-2] == '\r' ? on_empty_value(h, off) : refuse(h, 400, "Lines of a request end with CR LF.");
+    if (!len && h->piece == PIECE_NAME)
+        return off >= h->piece_end + 2 && at[-1] == '\n' && at[-2] == '\r' ? on_empty_value(h, off)
+                                                                           : refuse(h, 400, LINE_ENDS);
     /* Between the pieces of one line there is no line end; a folded line has one. */
     if (off > h->piece_end && memchr(h->base + h->piece_end, '\n', off - h->piece_end))
         return refuse(h, 400, "A folded header line.");
@@ -150,10 +153,18 @@ static int check_fields(struct sl_http1 *h)
     return 0;
 }
 
-/* The head ends in CR LF CR LF; what has not arrived is not read: the parser was content with LF LF. */
-static bool ends_with_crlf(const char *end)
+/* The head ends in CR LF CR LF. Read in order: what has not arrived is not read, for the parser is content with less. */
+static bool ends_well(const char *end)
 {
-    return end[0] == '\r' && end[1] == '\n' && end[2] == '\r';
+    return end[0] == '\r' && end[1] == '\n' && end[2] == '\r' && end[3] == '\n';
+}
+
+/* " HTTP/1.1" stands right behind the target. */
+static bool has_good_request_line(const struct sl_http1 *h)
+{
+    const char *end = h->base + h->target_off + h->target_len;
+
+    return end[0] == ' ' && end[1] == 'H' && (h->n_fields || ends_well(end + 9));
 }
 
 static int on_headers_complete(http_parser *parser)
@@ -163,8 +174,8 @@ static int on_headers_complete(http_parser *parser)
     parser->upgrade = 0; /* no protocol to upgrade to: the request is answered as it is */
     if (parser->http_major != 1 || parser->http_minor > 1)
         return refuse(h, 505, "HTTP/1.0, HTTP/1.1 and HTTP/2 are spoken here.");
-    if (h->n_fields && !ends_with_crlf(h->base + h->piece_end))
-        return refuse(h, 400, "Lines of a request end with CR LF.");
+    if (!has_good_request_line(h) || (h->n_fields && !ends_well(h->base + h->piece_end)))
+        return refuse(h, 400, LINE_ENDS);
     if (h->piece_end > h->limits->header_bytes)
         return refuse(h, 431, "The request's header is too long.");
     if (check_fields(h))
@@ -172,31 +183,26 @@ static int on_headers_complete(http_parser *parser)
     if (parser->content_length != UINT64_MAX && parser->content_length > h->limits->body_bytes)
         return refuse(h, 413, "The request's body is too long.");
     h->head_done = true;
+    if (parser->flags & F_CHUNKED) {
+        h->is_chunked = true;
+        http_parser_pause(parser, 1); /* the body is read by sl_chunked_read */
+    }
     return 0;
 }
 
-/* Chunks are moved together behind the first one: what lies between has been parsed. */
 static int on_body(http_parser *parser, const char *at, size_t len)
 {
     struct sl_http1 *h = self(parser);
-    uint32_t off = offset(h, at);
 
-    if (len > h->limits->body_bytes - h->body_len)
-        return refuse(h, 413, "The request's body is too long.");
     if (!h->body_len)
-        h->body_off = off;
-    else if (off != h->body_off + h->body_len)
-        memmove(h->base + h->body_off + h->body_len, at, len);
-    h->body_len += (uint32_t)len;
+        h->body_off = offset(h, at);
+    h->body_len += (uint32_t)len; /* at most content_length, which was checked */
     return 0;
 }
 
 static int on_message_complete(http_parser *parser)
 {
-    struct sl_http1 *h = self(parser);
-
-    h->complete = true;
-    h->keep_alive = http_should_keep_alive(parser) != 0;
+    self(parser)->complete = true;
     http_parser_pause(parser, 1); /* one request at a time */
     return 0;
 }
@@ -221,7 +227,8 @@ void sl_http1_init(struct sl_http1 *h, const struct sl_http1_limits *limits)
     h->body_off = h->body_len = 0;
     h->n_fields = 0;
     h->piece = PIECE_NONE;
-    h->head_done = h->complete = h->expects_continue = h->keep_alive = false;
+    h->chunked = (struct sl_chunked){0};
+    h->head_done = h->is_chunked = h->complete = h->expects_continue = h->keep_alive = false;
     h->status = 0;
     h->detail = NULL;
 }
@@ -237,28 +244,58 @@ static enum sl_http1_result refused_by_parser(struct sl_http1 *h)
     return SL_HTTP1_BAD;
 }
 
+static enum sl_http1_result bad(struct sl_http1 *h, int status, const char *detail)
+{
+    refuse(h, status, detail);
+    return SL_HTTP1_BAD;
+}
+
+/* The body from block + at on. Chunk sizes and trailers behind what was gathered are not needed again. */
+static enum sl_http1_result read_chunks(struct sl_http1 *h, char *block, size_t at, size_t len)
+{
+    const struct sl_chunked_limits limits = {h->limits->body_bytes, h->limits->header_bytes};
+    size_t used = 0;
+
+    switch (sl_chunked_read(&h->chunked, &limits, block + at, len - at, block + h->body_off, &h->body_len, &used)) {
+    case SL_CHUNKED_MORE:
+        h->n_kept = h->body_off + h->body_len;
+        return SL_HTTP1_MORE;
+    case SL_CHUNKED_DONE:
+        h->n_kept = (uint32_t)(at + used);
+        return SL_HTTP1_REQUEST;
+    case SL_CHUNKED_BODY_LONG:
+        return bad(h, 413, "The request's body is too long.");
+    case SL_CHUNKED_LINE_LONG:
+        return bad(h, 431, "The extensions and trailers of the request's body are too long.");
+    default:
+        return bad(h, 400, "The request's chunked body is malformed.");
+    }
+}
+
 enum sl_http1_result sl_http1_parse(struct sl_http1 *h, char *block, size_t len)
 {
     size_t n;
 
     assert(len >= h->n_kept && len < UINT32_MAX);
+    if (h->is_chunked)
+        return read_chunks(h, block, h->n_kept, len);
     h->base = block;
-    n = http_parser_execute(&h->parser, &settings, block + h->n_kept, len - h->n_kept);
+    n = h->n_kept + http_parser_execute(&h->parser, &settings, block + h->n_kept, len - h->n_kept);
+    if (h->head_done)
+        h->keep_alive = http_should_keep_alive(&h->parser) != 0;
     if (h->complete) {
-        h->n_kept += (uint32_t)n;
+        h->n_kept = (uint32_t)n;
         return SL_HTTP1_REQUEST;
+    }
+    if (h->is_chunked) {
+        h->body_off = (uint32_t)n + 1; /* the parser stands on the head's last LF */
+        return read_chunks(h, block, n + 1, len);
     }
     if (HTTP_PARSER_ERRNO(&h->parser) != HPE_OK)
         return refused_by_parser(h);
     h->n_kept = (uint32_t)len;
-    if (!h->head_done && len > h->limits->header_bytes) {
-        refuse(h, 431, "The request's header is too long.");
-        return SL_HTTP1_BAD;
-    }
-    /* Chunk sizes and trailers behind the body are parsed and not needed again. */
-    if (h->head_done && h->parser.flags & F_CHUNKED)
-        h->n_kept = h->body_len ? h->body_off + h->body_len : h->piece_end + 4;
-    return SL_HTTP1_MORE;
+    return !h->head_done && len > h->limits->header_bytes ? bad(h, 431, "The request's header is too long.")
+                                                          : SL_HTTP1_MORE;
 }
 
 void sl_http1_request(const struct sl_http1 *h, char *block, struct sl_http_request *ret_request)

@@ -1,11 +1,12 @@
 /* HTTP/1.0 and 1.1: bytes to requests, responses to bytes. No I/O, so tests and fuzzers can call it.
  *
- * http_parser reads; this part keeps offsets into the connection's block, so that the block may move while a request is incomplete, gathers a chunked
+ * http_parser reads heads and counted bodies; this part keeps offsets into the connection's block, so that the block may move while a request is incomplete, gathers a chunked
  * body into one piece in place, and refuses what the parser lets pass and two readers could understand differently: spaces in or
  * after a field's name, folded lines, bare LF, both or several lengths, codings other than `chunked`, no or several Hosts. */
 #ifndef SL_SERVER_HTTP1_H
 #define SL_SERVER_HTTP1_H
 
+#include "server/chunked.h"
 #include "server/http.h"
 
 #include <http_parser.h>
@@ -30,7 +31,9 @@ struct sl_http1 {
     uint32_t body_off, body_len;
     uint16_t n_fields;
     uint8_t piece; /* what the last piece was */
+    struct sl_chunked chunked;
     bool head_done;
+    bool is_chunked;
     bool complete;
     bool expects_continue; /* the client waits for 100 before it sends the body */
     bool keep_alive;       /* valid once complete */

@@ -112,7 +112,8 @@ const char *json_disagreement(const char *body, size_t len)
     static struct sl_check_input in;
     struct sl_check_error error = {"", ""};
     char *copy = malloc(len ? len : 1); /* of the exact size, so that a sanitizer sees a read beyond it */
-    json_t *want = json_loadb(body, len, JSON_REJECT_DUPLICATES, NULL);
+    /* jansson overlooks a NUL behind a number; no JSON text holds one. */
+    json_t *want = memchr(body, 0, len) ? NULL : json_loadb(body, len, JSON_REJECT_DUPLICATES, NULL);
     const char *difference;
     int e;
 

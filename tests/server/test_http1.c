@@ -139,7 +139,46 @@ static void b167_lines_that_two_readers_read_differently(void **state)
     expect_bad("GET  / HTTP/1.1\r\n" HOST "\r\n", "bad 400\n");
     expect_bad("GET /\x01 HTTP/1.1\r\n" HOST "\r\n", "bad 400\n");
     assert_string_equal(outcome_bytes("GET / HTTP/1.1\r\nHost: x\0y\r\n\r\n", 29), "bad 400\n");
+    expect_bad("GET / HTTP/1.1\r\n" HOST "\rX", "bad 400\n");
+    expect_bad("GET / HTTP/1.1\r\n" HOST "X:\rY\r\n\r\n", "bad 400\n");
+    expect_bad("GET /  HTTP/1.1\r\n" HOST "\r\n", "bad 400\n");
+    expect_bad("GET / HTTP/1.0\n\n", "bad 400\n");
+    expect_bad("GET / HTTP/1.0\r\n\rX", "bad 400\n");
     assert_string_equal(outcome_bytes("\x00\x01\x02\r\n\r\n", 7), "bad 501\n");
+}
+
+/* Chunk framing that parsers read differently: where the body ends must never be a matter of opinion. */
+static void b165_chunks_are_framed_strictly(void **state)
+{
+    static const char *const bodies[] = {
+        "3\nabc\r\n0\r\n\r\n",
+        "3\rXabc\r\n0\r\n\r\n",
+        "3\r\nabcXX0\r\n\r\n",
+        "3\r\nabc\r\n0\r\n\rX",
+        "3;\nabc\r\n0\r\n\r\n",
+        "0x3\r\nabc\r\n0\r\n\r\n",
+        "+3\r\nabc\r\n0\r\n\r\n",
+        "\r\nabc",
+        "3\r\nabc\n0\r\n\r\n",
+        "00000003\r\nabc\r\n",
+        "fffffffff\r\n",
+        "3\r\nabc\r\n0\r\nX: \ny\r\n\r\n",
+        "3;a=\x01\r\nabc\r\n0\r\n\r\n",
+        "g\r\n",
+        " 3\r\nabc\r\n",
+        "3\r\nabc\r\n0\r\n\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        char bytes[256];
+
+        snprintf(bytes, sizeof bytes, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n%s", bodies[i]);
+        expect_bad(bytes, "bad 400\n");
+    }
+    assert_string_equal(outcome("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+                                "0A \t;q=\"x\"\r\n0123456789\r\n1\r\nz\r\n000\r\nA: b\r\nC: d\r\n\r\n"),
+                        "POST / keep Host=x Transfer-Encoding=chunked body=0123456789z\nend\n");
 }
 
 static void versions_and_methods(void **state)
@@ -164,6 +203,11 @@ static void sizes_are_bounded(void **state)
     snprintf(bytes, sizeof bytes,
              "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n40\r\n%064d\r\n1\r\nx\r\n", 0);
     expect_bad(bytes, "bad 413\n");
+    snprintf(bytes, sizeof bytes, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1;%01100d\r\nx\r\n", 0);
+    expect_bad(bytes, "bad 431\n");
+    snprintf(bytes, sizeof bytes, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\nX: %01100d\r\n",
+             0);
+    expect_bad(bytes, "bad 431\n");
     snprintf(bytes, sizeof bytes, "POST / HTTP/1.1\r\n" HOST "Content-Length: 64\r\n\r\n%064d", 0);
     assert_non_null(strstr(outcome(bytes), "body=0000"));
     snprintf(bytes, sizeof bytes, "GET / HTTP/1.1\r\n" HOST "X: %01100d\r\n\r\n", 0);
@@ -255,6 +299,7 @@ int main(void)
         cmocka_unit_test(requests_are_read_however_they_are_cut),
         cmocka_unit_test(b163_lengths_that_differ_or_are_malformed),
         cmocka_unit_test(b165_length_and_coding_together),
+        cmocka_unit_test(b165_chunks_are_framed_strictly),
         cmocka_unit_test(b167_lines_that_two_readers_read_differently),
         cmocka_unit_test(versions_and_methods),
         cmocka_unit_test(sizes_are_bounded),
