@@ -1,7 +1,7 @@
 /* Memory that lives and dies together: everything of one compiled policy, or everything of one load.
  *
- * Blocks come from a struct sl_alloc in growing chunks and are released all at once. Not thread-safe: one load runs on one thread,
- * and a finished policy is read only. */
+ * Blocks come from a struct sl_alloc in growing chunks and are released all at once. Not thread-safe: one load runs on
+ * one thread, and a finished policy is read only. */
 #ifndef SL_POLICY_ARENA_H
 #define SL_POLICY_ARENA_H
 

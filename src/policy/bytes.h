@@ -1,4 +1,4 @@
-/* Comparing and searching few bytes, inline: on the decision path a call into the C library costs more than the work. */
+/* Comparing and searching few bytes, inline: on the decision path a call into the C library costs more than that. */
 #ifndef SL_POLICY_BYTES_H
 #define SL_POLICY_BYTES_H
 

@@ -1,4 +1,5 @@
-/* What must hold between the limits of a policy: unique names, one limit a matcher in each layer and mode, known references. */
+/* What must hold between the limits of a policy: unique names, one limit a matcher in each layer and mode, known
+ * references. */
 #include "policy/compiled.h"
 
 #include <stdio.h>

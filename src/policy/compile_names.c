@@ -117,7 +117,8 @@ static void derive_secrets(struct sl_load *load)
         const struct sl_name *name = &policy->labels.list[i];
 
         s->label[i] = sl_secret_derive(load->options->secret, "label", name->text, name->len);
-        /* An absent label is a value of its own: no value hashes to this, because no value is hashed under this secret. */
+        /* An absent label is a value of its own: no value hashes to this, because no value is hashed under this
+         * secret. */
         struct sl_secret absent = sl_secret_derive(load->options->secret, "absent label", name->text, name->len);
         policy->label_absent[i] = (struct sl_hash128){absent.k0, absent.k1};
     }

@@ -1,4 +1,5 @@
-/* A compiled policy from the inside: what compile_*.c builds, resolve.c reads and the reports print. Immutable once built. */
+/* A compiled policy from the inside: what compile_*.c builds, resolve.c reads and the reports print. Immutable once
+ * built. */
 #ifndef SL_POLICY_COMPILED_H
 #define SL_POLICY_COMPILED_H
 
@@ -24,7 +25,8 @@ struct sl_limit_written {
 /* Distinct label names in matchers and `per` of one policy: one bit each in a word. */
 #define SL_LABEL_NAMES_MAX 63
 
-/* Every dimension is hashed under a secret of its own, so that equal bytes of two kinds (a user and an address, a tier and an endpoint) never meet. */
+/* Every dimension is hashed under a secret of its own, so that equal bytes of two kinds (a user and an address, a tier
+ * and an endpoint) never meet. */
 struct sl_dimension_secrets {
     struct sl_secret key, key_type, address, scope, endpoint, tier;
     struct sl_secret label[SL_LABEL_NAMES_MAX + 1]; /* by number of the name */
@@ -80,7 +82,8 @@ static inline bool sl_load_failed(const struct sl_load *load)
     return load->reader.nomem || load->reader.diags->n_errors > load->errors_before;
 }
 
-/* Findings about a field of a limit, at the place of its value: in the limit, else in `defaults`, else the limit itself. The path names the limit. */
+/* Findings about a field of a limit, at the place of its value: in the limit, else in `defaults`, else the limit
+ * itself. The path names the limit. */
 void sl_limit_error(struct sl_load *load, const struct sl_limit_draft *limit, enum sl_limit_field field,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 void sl_limit_warning(struct sl_load *load, const struct sl_limit_draft *limit, enum sl_limit_field field,
@@ -114,7 +117,8 @@ static inline unsigned sl_limit_names(const struct sl_limit *limit)
            (limit->tier ? SL_NAMES_TIER : 0) | (limit->key_type ? SL_NAMES_KEY_TYPE : 0);
 }
 
-/* Order of precedence of a matcher: greater wins. More fields first, then key, endpoint, tier, key_type; equal numbers are decided by file order. */
+/* Order of precedence of a matcher: greater wins. More fields first, then key, endpoint, tier, key_type; equal numbers
+ * are decided by file order. */
 static inline unsigned sl_limit_rank(const struct sl_limit *limit)
 {
     unsigned names = sl_limit_names(limit);
@@ -122,7 +126,8 @@ static inline unsigned sl_limit_rank(const struct sl_limit *limit)
     return ((unsigned)__builtin_popcount(names) + limit->n_labels) * 16 + names;
 }
 
-/* What the labels of one limit are to those of another: can one request have both sets, and does every request with the loser's have the winner's? */
+/* What the labels of one limit are to those of another: can one request have both sets, and does every request with the
+ * loser's have the winner's? */
 enum sl_relation { SL_APART, SL_OVERLAPS, SL_COVERS };
 enum sl_relation sl_limit_relate_labels(const struct sl_limit *winner, const struct sl_limit *loser);
 

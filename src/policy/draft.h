@@ -217,10 +217,12 @@ bool sl_read_limits(struct sl_reader *r, const struct sl_node *value, struct sl_
 /* A limit as it is before anything is read. */
 void sl_limit_draft_init(struct sl_limit_draft *limit);
 
-/* True when the field's value in force is right: not given wrongly in the limit, nor in `defaults` where that is what holds. */
+/* True when the field's value in force is right: not given wrongly in the limit, nor in `defaults` where that is what
+ * holds. */
 bool sl_limit_draft_knows(const struct sl_draft *draft, const struct sl_limit_draft *limit, enum sl_limit_field field);
 
-/* Reads a keys_file (`key,tier` a line) into the draft's keys, its findings under its own name and lines. `node` is the field that names it. */
+/* Reads a keys_file (`key,tier` a line) into the draft's keys, its findings under its own name and lines. `node` is the
+ * field that names it. */
 void sl_keys_file_parse(struct sl_reader *r, const char *text, size_t len, const char *file,
                         struct sl_tiers_draft *tiers);
 

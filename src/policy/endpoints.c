@@ -45,8 +45,8 @@ static size_t common_prefix(const struct entry *x, const struct entry *y, size_t
     return from;
 }
 
-/* Adds the children of one node: one for each next byte among its entries. Sorted entries put a range's shortest common prefix between its
- * first and its last. */
+/* Adds the children of one node: one for each next byte among its entries. Sorted entries put a range's shortest common
+ * prefix between its first and its last. */
 static void add_children(struct sl_endpoints *e, const struct entry *entries, struct pending job, struct pending *queue,
                          uint32_t *n_queue)
 {

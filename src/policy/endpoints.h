@@ -1,7 +1,8 @@
-/* Which endpoint a scope belongs to: the one whose matching glob has the longest literal text, at a tie the first in the file.
+/* Which endpoint a scope belongs to: the one whose matching glob has the longest literal text, at a tie the first in
+ * the file.
  *
- * Globs hang in a radix tree by their literal prefix, so a look-up walks the scope once and tries only globs whose prefix it has. A glob without
- * wildcard hits where the scope ends. Filled by one load, then read only. */
+ * Globs hang in a radix tree by their literal prefix, so a look-up walks the scope once and tries only globs whose
+ * prefix it has. A glob without wildcard hits where the scope ends. Filled by one load, then read only. */
 #ifndef SL_POLICY_ENDPOINTS_H
 #define SL_POLICY_ENDPOINTS_H
 

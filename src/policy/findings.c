@@ -1,4 +1,4 @@
-/* Findings of the compiling steps, which walk the draft and not the tree: the path is made from the limit's position. */
+/* Findings of the compiling steps, which walk the draft, not the tree: the path is made from the position. */
 #include "policy/compiled.h"
 
 #include <stdarg.h>

@@ -15,8 +15,8 @@ struct sl_glob sl_glob_init(const char *text, size_t len)
     return glob;
 }
 
-/* The usual greedy walk: on a mismatch the latest `*` takes one byte more. Only the latest need be retried, because an earlier one could only
- * move the later literals to the right. */
+/* The usual greedy walk: on a mismatch the latest `*` takes one byte more. Only the latest need be retried, because an
+ * earlier one could only move the later literals to the right. */
 bool sl_glob_match(const char *glob, size_t glob_len, const char *text, size_t text_len)
 {
     size_t g = 0, t = 0, star = glob_len, star_text = 0;

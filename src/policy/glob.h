@@ -23,7 +23,8 @@ static inline bool sl_glob_is_literal(const struct sl_glob *glob)
 /* Time at most len(glob) * len(text); no recursion. */
 bool sl_glob_match(const char *glob, size_t glob_len, const char *text, size_t text_len);
 
-/* True when every text that `narrow` matches is matched by `wide` too. May miss some inclusions, never claims a wrong one. */
+/* True when every text that `narrow` matches is matched by `wide` too. May miss some inclusions, never claims a wrong
+ * one. */
 bool sl_glob_covers(const char *wide, size_t wide_len, const char *narrow, size_t narrow_len);
 
 /* True when some text is matched by both. Exact; both at most SL_GLOB_OVERLAP_MAX bytes, else true. */

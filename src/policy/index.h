@@ -1,7 +1,9 @@
-/* The tables behind resolution: per layer one hash table for each combination of fields that its limits name, tried from the most specific.
+/* The tables behind resolution: per layer one hash table for each combination of fields that its limits name, tried
+ * from the most specific.
  *
- * A limit's matcher is four numbers (key, endpoint, tier, key type; 0: any) and a set of labels. Labels with a value without wildcards are part of the
- * table's key as a hash; whatever a slot offers is compared in full before it counts, so a collision costs time, never exactness. */
+ * A limit's matcher is four numbers (key, endpoint, tier, key type; 0: any) and a set of labels. Labels with a value
+ * without wildcards are part of the table's key as a hash; whatever a slot offers is compared in full before it
+ * counts, so a collision costs time, never exactness. */
 #ifndef SL_POLICY_INDEX_H
 #define SL_POLICY_INDEX_H
 
@@ -44,7 +46,8 @@ struct sl_layer {
     uint32_t *candidates; /* indexes of limits, ascending within a slot */
 };
 
-/* The numbers are small and chosen by the policy, so two multiplications that run side by side spread them well enough. */
+/* The numbers are small and chosen by the policy, so two multiplications that run side by side spread them well
+ * enough. */
 static inline uint32_t sl_index_hash(struct sl_ids ids, uint64_t labels)
 {
     return (uint32_t)((ids.key_endpoint * UINT64_C(0x9e3779b97f4a7c15) +

@@ -1,4 +1,5 @@
-/* The keys a policy names: those with a tier (keys, keys_file) and those with limits of their own, each with a number from 1.
+/* The keys a policy names: those with a tier (keys, keys_file) and those with limits of their own, each with a number
+ * from 1.
  *
  * Found by the keyed hash of their bytes, then compared byte by byte. Filled by one load, then read only. */
 #ifndef SL_POLICY_KEYS_H

@@ -1,7 +1,7 @@
 /* keys_file: `key,tier` a line. Findings carry the file's own name and lines.
  *
- * A field may stand in double quotes ("" is one quote inside), as spreadsheets write them. Empty lines and lines that begin with # are skipped;
- * a key that begins with # is written in quotes. */
+ * A field may stand in double quotes ("" is one quote inside), as spreadsheets write them. Empty lines and lines that
+ * begin with # are skipped; a key that begins with # is written in quotes. */
 #include "policy/draft.h"
 
 #include "policy/text.h"

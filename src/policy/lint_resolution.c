@@ -1,11 +1,11 @@
-/* Warnings about limits and endpoints that compete: who is decided by the order of the file only, and who never wins. */
+/* Warnings about limits and endpoints that compete: who wins only by the order of the file, and who never wins. */
 #include "policy/compiled.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Pairs of limits looked at in one load. Only limits whose keys, endpoints, tiers and key types are equal are compared, so that even
- * large policies stay far below; beyond it warnings are missed, nothing else. */
+/* Pairs of limits looked at in one load. Only limits whose keys, endpoints, tiers and key types are equal are
+ * compared, so that even large policies stay far below; beyond it warnings are missed, nothing else. */
 #define PAIRS_MAX 100000
 
 static const struct sluice_label *find_label(const struct sl_limit *limit, const char *name)
@@ -39,7 +39,8 @@ static bool needs_more(const struct sl_limit *winner, const struct sl_limit *los
     return (winner->per & SL_PER_ADDRESS) && !(loser->per & SL_PER_ADDRESS);
 }
 
-/* In which resolution `loser` would have had to win: an enforcing limit is overtaken by enforcing ones only, a dry-run limit by both. */
+/* In which resolution `loser` would have had to win: an enforcing limit is overtaken by enforcing ones only, a dry-run
+ * limit by both. */
 static bool competes(const struct sl_limit *winner, const struct sl_limit *loser)
 {
     return winner->mode == SL_MODE_ENFORCE || loser->mode == SL_MODE_DRY_RUN;

@@ -1,7 +1,7 @@
 /* A fixed set of names with numbers from 1 (0 stands for "none"): tiers, key types, labels of one policy.
  *
- * Filled while a policy is compiled, then read only: look-ups from any thread. A look-up compares bytes, so a collision can cost time, never
- * exactness; and what can collide is what the policy's author wrote, not what a client sends. */
+ * Filled while a policy is compiled, then read only: look-ups from any thread. A look-up compares bytes, so a collision
+ * can cost time, never exactness; and what can collide is what the policy's author wrote, not what a client sends. */
 #ifndef SL_POLICY_NAMES_H
 #define SL_POLICY_NAMES_H
 

@@ -1,8 +1,8 @@
-/* Reads mappings of a policy by tables: one row a field, from which parsing, the refusal of unknown fields, suggestions and the
- * reference in docs/policy.md come.
+/* Reads mappings of a policy by tables: one row a field, from which parsing, the refusal of unknown fields, suggestions
+ * and the reference in docs/policy.md come.
  *
- * A reading function takes the value's node, checks it, and writes the result at `field->offset` of the target. It returns
- * false after it has added an error; the walk goes on, so that one pass finds all errors. */
+ * A reading function takes the value's node, checks it, and writes the result at `field->offset` of the target. It
+ * returns false after it has added an error; the walk goes on, so that one pass finds all errors. */
 #ifndef SL_POLICY_READER_H
 #define SL_POLICY_READER_H
 
@@ -56,7 +56,8 @@ static inline bool sl_given_ok(const struct sl_given *given, unsigned field)
     return given->ok >> field & 1;
 }
 
-/* Walks a mapping (anything else is an error) by its table. Required fields that are missing are errors at the mapping. Returns true when all was well. */
+/* Walks a mapping (anything else is an error) by its table. Required fields that are missing are errors at the mapping.
+ * Returns true when all was well. */
 bool sl_read_fields(struct sl_reader *r, const struct sl_node *node, const struct sl_fields *fields, void *target,
                     struct sl_given *ret_given);
 

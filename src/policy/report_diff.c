@@ -310,7 +310,8 @@ static void list_glob_swaps(const struct sl_endpoints *to, const uint32_t *old, 
         }
 }
 
-/* Globs with equally much literal text are decided by the order of the file: a swap of endpoints whose globs overlap is a change. */
+/* Globs with equally much literal text are decided by the order of the file: a swap of endpoints whose globs overlap is
+ * a change. */
 static bool diff_glob_order(const struct sl_endpoints *from, const struct sl_endpoints *to, struct sl_arena *arena,
                             json_t *changes)
 {

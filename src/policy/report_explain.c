@@ -1,6 +1,7 @@
 /* `policy explain`: every step of one request's resolution.
  *
- * The steps are found by looking at all limits one by one, straight from the rules; tests hold the answer against the tables that decide. */
+ * The steps are found by looking at all limits one by one, straight from the rules; tests hold the answer against the
+ * tables that decide. */
 #include "policy/glob.h"
 #include "policy/report.h"
 #include "policy/report_parts.h"

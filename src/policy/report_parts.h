@@ -1,4 +1,5 @@
-/* Pieces that show, explain and diff share. JSON values are new references; NULL members stand for memory that ran out. */
+/* Pieces that show, explain and diff share. JSON values are new references; NULL members stand for memory that ran
+ * out. */
 #ifndef SL_POLICY_REPORT_PARTS_H
 #define SL_POLICY_REPORT_PARTS_H
 

@@ -17,7 +17,8 @@ static bool fails(struct fault *fault, bool wrong, const char *field, const char
     return wrong;
 }
 
-/* The checks of one text: present text has 1 (or 0, where `empty` allows) ... max bytes, none of them a control character. */
+/* The checks of one text: present text has 1 (or 0, where `empty` allows) ... max bytes, none of them a control
+ * character. */
 static bool text_fails(struct fault *fault, const char *field, const char *text, size_t len, size_t max, bool empty,
                        const char *too_long)
 {

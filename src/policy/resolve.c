@@ -1,8 +1,8 @@
 /* One request against a compiled policy: the hot path. No allocation, no division, no search over limits.
  *
- * The request's key, endpoint, tier and key type become numbers once; each layer's tables are then probed with the numbers their limits name,
- * from the most specific, until an enforcing limit answers. One walk serves the dry run too: the first answer of any mode is what a
- * resolution with the dry-run limits would give. */
+ * The request's key, endpoint, tier and key type become numbers once; each layer's tables are then probed with the
+ * numbers their limits name, from the most specific, until an enforcing limit answers. One walk serves the dry run too:
+ * the first answer of any mode is what a resolution with the dry-run limits would give. */
 #include "policy/resolve.h"
 
 #include <string.h>

@@ -4,7 +4,8 @@
 
 #include "policy/compiled.h"
 
-/* A request as numbers and hashes. Not zeroed: hashes of scope, address and labels are made when first needed. Borrows the policy and the request. */
+/* A request as numbers and hashes. Not zeroed: hashes of scope, address and labels are made when first needed. Borrows
+ * the policy and the request. */
 struct sl_subject {
     const struct sl_policy *policy;
     const struct sluice_request *request;

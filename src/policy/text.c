@@ -9,8 +9,8 @@
 #define ONES UINT64_C(0x0101010101010101)
 #define HIGHS UINT64_C(0x8080808080808080)
 
-/* Nonzero when any byte of the word is below 0x20 or equal to 0x7f. The borrow of the subtraction can only mark bytes above one that is marked
- * rightly, so "any" is exact. */
+/* Nonzero when any byte of the word is below 0x20 or equal to 0x7f. The borrow of the subtraction can only mark bytes
+ * above one that is marked rightly, so "any" is exact. */
 static inline uint64_t word_control(uint64_t x)
 {
     uint64_t del = x ^ (ONES * 0x7f);

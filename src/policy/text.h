@@ -14,12 +14,13 @@ bool sl_text_is_name(const char *text, size_t len);
 /* The bytes before the first that is not valid UTF-8 (RFC 3629); len when all are. */
 size_t sl_text_utf8_prefix(const char *text, size_t len);
 
-/* Writes text for a message: at most about 40 bytes, bytes that are not printable ASCII as `?`, cut text ended by "...". */
+/* Writes text for a message: at most about 40 bytes, bytes that are not printable ASCII as `?`, cut text ended by
+ * "...". */
 #define SL_QUOTE_MAX 48
 const char *sl_text_quote(const char *text, size_t len, char buf[SL_QUOTE_MAX]);
 
-/* The candidate that `text` was probably meant to be: fewest insertions, deletions, replacements and swaps of neighbours, at
- * most a third of its length; NULL when none is close. `candidate(ctx, i)` gives the i-th of n names. */
+/* The candidate that `text` was probably meant to be: fewest insertions, deletions, replacements and swaps of
+ * neighbours, at most a third of its length; NULL when none is close. `candidate(ctx, i)` gives the i-th of n names. */
 const char *sl_text_suggest(const char *text, size_t len, const char *(*candidate)(const void *ctx, size_t i),
                             const void *ctx, size_t n);
 

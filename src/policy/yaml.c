@@ -33,7 +33,7 @@ static int refuse(struct sl_diags *diags, const char *file, struct place p, cons
     return SL_EPOLICY;
 }
 
-/* What one line may not be. Directives are refused here because libfyaml 0.7.12 takes quadratic time over a long one. */
+/* What one line may not be. Directives are refused here: libfyaml 0.7.12 takes quadratic time over a long one. */
 static const char *bad_line(const char *line, size_t len, size_t *ret_at)
 {
     *ret_at = 0;
@@ -118,7 +118,8 @@ static int compare_keys(const void *x, const void *y)
     return order ? order : (a->column > b->column) - (a->column < b->column);
 }
 
-/* Sorts the members of a closed mapping to find equal keys; each repetition is an error that names the line of the first. */
+/* Sorts the members of a closed mapping to find equal keys; each repetition is an error that names the line of the
+ * first. */
 static int check_duplicates(struct builder *b, const struct sl_node *map)
 {
     struct sl_node **sorted;

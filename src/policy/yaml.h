@@ -1,8 +1,9 @@
 /* YAML text as a tree of nodes with places, bounded in every direction.
  *
- * The only file that speaks to libfyaml is yaml.c. Accepted is the plain part of YAML 1.2 that a configuration needs: one document of mappings with scalar
- * keys, sequences and scalars. Aliases, tags, directives, further documents, duplicate keys, nesting deeper than SL_YAML_DEPTH_MAX, lines longer than
- * SL_YAML_LINE_MAX, more than SL_YAML_NODES_MAX nodes, and bytes that are not UTF-8 text are errors with their place. */
+ * The only file that speaks to libfyaml is yaml.c. Accepted is the plain part of YAML 1.2 that a configuration needs:
+ * one document of mappings with scalar keys, sequences and scalars. Aliases, tags, directives, further documents,
+ * duplicate keys, nesting deeper than SL_YAML_DEPTH_MAX, lines longer than SL_YAML_LINE_MAX, more than
+ * SL_YAML_NODES_MAX nodes, and bytes that are not UTF-8 text are errors with their place. */
 #ifndef SL_POLICY_YAML_H
 #define SL_POLICY_YAML_H
 
@@ -30,8 +31,9 @@ struct sl_node {
     size_t n; /* members */
 };
 
-/* Builds the tree in `arena`. Returns 0 and the document's root; SL_EPOLICY with an error in `diags`; SL_ENOMEM. Duplicate keys are errors in
- * `diags` beside a returned tree that has both members, so that one pass finds whatever else is wrong. */
+/* Builds the tree in `arena`. Returns 0 and the document's root; SL_EPOLICY with an error in `diags`; SL_ENOMEM.
+ * Duplicate keys are errors in `diags` beside a returned tree that has both members, so that one pass finds whatever
+ * else is wrong. */
 int sl_yaml_parse(const char *text, size_t len, const char *file, struct sl_arena *arena, struct sl_diags *diags,
                   struct sl_node **ret_root);
 

@@ -1,5 +1,5 @@
-/* A policy and its resolution the slow and obvious way: lists that are walked, strings that are compared. Written from the contract, not from
- * the code under test. */
+/* A policy and its resolution the slow and obvious way: lists that are walked, strings that are compared. Written from
+ * the contract, not from the code under test. */
 #ifndef TESTS_POLICY_MODEL_H
 #define TESTS_POLICY_MODEL_H
 

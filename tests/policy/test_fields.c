@@ -1,5 +1,5 @@
-/* Every field of a policy: what is right, what is wrong, where the finding points and what it says. In the wrong ones `@` marks the place
- * that the one error must name; it is taken out before loading. */
+/* Every field of a policy: what is right, what is wrong, where the finding points and what it says. In the wrong ones
+ * `@` marks the place that the one error must name; it is taken out before loading. */
 #include "support.h"
 
 #include <stdio.h>

@@ -51,7 +51,7 @@ static void random_request(struct sluice_request *r, struct sluice_label labels[
         }
 }
 
-/* ---- buckets: equal text, equal fingerprint, and the other way round ---------------------------------------------- */
+/* ---- buckets: equal text, equal fingerprint, and the other way round -------------------------------------------- */
 
 struct pair {
     char text[200];

@@ -541,7 +541,7 @@ static void b70_labels_of_one_request_are_matched_together(void **state)
     sl_policy_unref(policy);
 }
 
-/* Reloads keep buckets while name, algorithm and `per` stay; other processes with the same secret make the same ones. */
+/* Reloads keep buckets while name, algorithm and `per` stay; other processes with the same secret make the same. */
 static void b100_buckets_are_the_same_after_a_reload(void **state)
 {
     struct sl_policy *before = must_load(
