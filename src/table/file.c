@@ -41,7 +41,9 @@ bool sl_file_lock_wait(int fd, int type, unsigned byte, unsigned wait_ms)
     struct sl_wait wait = {0};
 
     while (!sl_file_lock(fd, type, byte)) {
-        if (sl_wait_turn(&wait) >= (uint64_t)wait_ms * SL_MS_US)
+        /* Anything else than "somebody has it" does not pass by waiting: a file system without locks, most likely. */
+        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) ||
+            sl_wait_turn(&wait) >= (uint64_t)wait_ms * SL_MS_US)
             return false;
     }
     return true;
@@ -221,7 +223,9 @@ int sl_file_open(struct sl_table *t, const struct sl_table_options *o, char *why
     if (fstat(t->fd, &st) || !S_ISREG(st.st_mode))
         return refuse(&op, SL_EFORMAT, "is not a regular file");
     if (!sl_file_lock_wait(t->fd, F_WRLCK, SL_BYTE_SETUP, SETUP_WAIT_MS))
-        return refuse(&op, SL_EBUSY, "is being opened by another process, which does not end");
+        return errno == EAGAIN || errno == EACCES || errno == EINTR
+                   ? refuse(&op, SL_EBUSY, "is being opened by another process, which does not end")
+                   : refuse_errno(&op, "cannot be locked");
     op.alone = sl_file_lock(t->fd, F_WRLCK, SL_BYTE_USERS);
     err = read_or_set_up(&op);
     if (!err)

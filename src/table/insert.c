@@ -24,8 +24,8 @@
 #include "core/log.h"
 #include "table/log.h"
 
-/* A group is filled up to this many free slots before the second one is considered: nearly all keys are then found
- * with one line of tags, and two choices still even out the rest (docs/table.md has the figures). */
+/* The second group is considered only when the first has fewer free slots than this: most keys are then found with one
+ * line of tags, and two choices still even out the rest (docs/table.md). */
 #define ENOUGH_FREE 5u
 
 #define GIVE_UP_WAITING_US 50000u
