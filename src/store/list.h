@@ -9,7 +9,7 @@ struct sl_link {
     struct sl_link *next, *prev; /* both NULL when on no list */
 };
 
-#define SL_CONTAINER(link, type, member) ((type *)(void *)((char *)(link) - offsetof(type, member)))
+#define SL_CONTAINER(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
 static inline void sl_list_init(struct sl_link *head)
 {

@@ -34,7 +34,8 @@ static const struct form forms[] = {
     {"rediss+cluster://", SL_STORE_CLUSTER, true, false, 6379},
 };
 
-static int __attribute__((format(printf, 3, 4))) wrong(const struct reader *r, const char *part, const char *format, ...)
+static int __attribute__((format(printf, 3, 4)))
+wrong(const struct reader *r, const char *part, const char *format, ...)
 {
     char reason[256];
     va_list args;
@@ -267,8 +268,10 @@ struct place {
     bool tls, sentinel;
 };
 
-#define PLACE(name, field, tls, sentinel) \
-    {name, offsetof(struct sl_store_url, field), sizeof(((struct sl_store_url *)0)->field), tls, sentinel}
+#define PLACE(name, field, tls, sentinel)                                                                    \
+    {                                                                                                        \
+        name, offsetof(struct sl_store_url, field), sizeof(((struct sl_store_url *)0)->field), tls, sentinel \
+    }
 
 static const struct place places[] = {
     PLACE("ca", ca, true, false),
@@ -325,8 +328,9 @@ static int read_option(struct reader *r, const char *end)
             return wrong(r, part, "its value is empty");
         return decode(r, part, end, (char *)r->url + place->offset, place->size, NULL);
     }
-    return wrong(r, "options", "no such option; there are db, password_file, ca, cert, key, verify, sentinel_user, "
-                               "sentinel_password_file");
+    return wrong(r, "options",
+                 "no such option; there are db, password_file, ca, cert, key, verify, sentinel_user, "
+                 "sentinel_password_file");
 }
 
 static int read_options(struct reader *r, const char *end)
