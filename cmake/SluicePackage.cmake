@@ -1,11 +1,8 @@
-# `make package`: what is installed, and the Debian package and archive of it.
+# `make package`: what is installed besides programs, libraries and manual pages, and the Debian package and archive of it all.
 install(FILES ${PROJECT_SOURCE_DIR}/deploy/sluiced.service DESTINATION lib/systemd/system)
 install(FILES ${PROJECT_SOURCE_DIR}/deploy/sluiced.yaml DESTINATION /etc/sluice)
-if(EXISTS ${PROJECT_SOURCE_DIR}/deploy/policy.example.yaml)
-  install(FILES ${PROJECT_SOURCE_DIR}/deploy/policy.example.yaml DESTINATION /etc/sluice RENAME policy.yaml)
-  install(FILES ${PROJECT_SOURCE_DIR}/deploy/policy.example.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR})
-endif()
-install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/deploy/policy.example.yaml DESTINATION /etc/sluice RENAME policy.yaml)
+install(FILES README.md CHANGELOG.md LICENSE deploy/policy.example.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(CPACK_PACKAGE_NAME sluice)
 set(CPACK_PACKAGE_VENDOR sluice)
@@ -16,6 +13,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/deploy/conffiles)
 set(CPACK_DEBIAN_COMPRESSION_TYPE gzip)

@@ -75,8 +75,8 @@ static void on_stop_signal(uv_signal_t *handle, int number)
     }
     daemon->stopping = true;
     sl_notify("STOPPING=1");
-    sl_log(&daemon->log, SL_LOG_INFO, "%s: draining", number == SIGTERM ? "SIGTERM" : "SIGINT");
     sl_server_stop(daemon->server, daemon->config->drain_timeout_us / 1000);
+    sl_log(&daemon->log, SL_LOG_INFO, "%s: draining", number == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
 /* On a thread of the server. */
