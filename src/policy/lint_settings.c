@@ -143,37 +143,40 @@ static bool given_tiers(struct sl_load *load, struct sl_name_set *tiers)
     return true;
 }
 
+/* A key that a table puts in one tier does not meet a limit for the key in another. */
+static bool lint_key_tier(struct sl_load *load, const struct sl_limit_draft *draft)
+{
+    const struct sl_policy *policy = load->policy;
+    const struct sl_limit_written *written = &policy->written[draft->index];
+    uint32_t has = policy->keys.list[written->key_id].tier;
+    bool misses = draft->key && draft->tier && has && has != written->tier_id;
+
+    if (misses)
+        sl_limit_warning(load, draft, SL_LF_TIER,
+                         "the key is in tier `%s`: the limit matches only requests that name tier `%s` themselves",
+                         policy->tiers.list[has].text, draft->tier);
+    return misses;
+}
+
 /* A tier that no key can have by this policy: a request may still name it, and the store may know it. */
 static void lint_tiers(struct sl_load *load)
 {
     struct sl_name_set given;
     char hint[SL_HINT_MAX];
 
-    if (!given_tiers(load, &given) || load->draft.tiers.keys_store)
+    if (!given_tiers(load, &given))
         return;
     for (size_t i = 0; i < load->draft.n_limits; i++) {
         const struct sl_limit_draft *limit = &load->draft.limits[i];
         struct sl_names names = {.at = tier_name, .ctx = given.list + 1, .n = given.n};
 
-        if (!limit->tier || limit->mode == SL_MODE_OFF || sl_name_set_find(&given, limit->tier, strlen(limit->tier)))
+        if (!limit->tier || limit->mode == SL_MODE_OFF || lint_key_tier(load, limit) || load->draft.tiers.keys_store ||
+            sl_name_set_find(&given, limit->tier, strlen(limit->tier)))
             continue;
         sl_limit_warning(load, limit, SL_LF_TIER,
                          "no key has tier `%s` by this policy: only requests that name the tier themselves match%s",
                          limit->tier, sl_read_hint(limit->tier, strlen(limit->tier), names, hint));
     }
-}
-
-/* A key that a table puts in one tier does not meet a limit for the key in another. */
-static void lint_key_tier(struct sl_load *load, const struct sl_limit_draft *draft)
-{
-    const struct sl_policy *policy = load->policy;
-    const struct sl_limit_written *written = &policy->written[draft->index];
-    uint32_t has = policy->keys.list[written->key_id].tier;
-
-    if (draft->key && draft->tier && has && has != written->tier_id)
-        sl_limit_warning(load, draft, SL_LF_TIER,
-                         "the key is in tier `%s`: the limit matches only requests that name tier `%s` themselves",
-                         policy->tiers.list[has].text, draft->tier);
 }
 
 static const char *known_type(const void *ctx, size_t i)
@@ -273,7 +276,6 @@ void sl_lint_settings(struct sl_load *load)
         lint_idle_fields(load, limit);
         if (limit->sound)
             lint_cost(load, limit);
-        lint_key_tier(load, limit);
         lint_key_type(load, limit);
         if (limit->key && !limit->key_type) {
             snprintf(path, sizeof path, "limits[%zu].key", i);
