@@ -310,8 +310,8 @@ static void list_glob_swaps(const struct sl_endpoints *to, const uint32_t *old, 
         }
 }
 
-/* Globs with equally much literal text are decided by the order of the file: a swap of endpoints whose globs overlap is
- * a change. */
+/* Globs with equally much literal text are decided by the order of the file: a swap of endpoints whose globs overlap
+ * is a change. */
 static bool diff_glob_order(const struct sl_endpoints *from, const struct sl_endpoints *to, struct sl_arena *arena,
                             json_t *changes)
 {
@@ -329,9 +329,36 @@ static bool diff_glob_order(const struct sl_endpoints *from, const struct sl_end
     return true;
 }
 
+/* The names of `list` that `other` has too, in their order. */
+static json_t *common_names(json_t *list, json_t *other)
+{
+    json_t *common = json_array(), *name, *candidate;
+    size_t i, k;
+
+    json_array_foreach(list, i, name) json_array_foreach(other, k, candidate) if (json_equal(name, candidate))
+        json_array_append(common, name);
+    return common;
+}
+
+/* Layers come and go with their limits; only another order of those that stay is a change of its own (it decides
+ * which limit a verdict reports at a tie). */
+static void diff_layers(json_t *from, json_t *to, json_t *changes)
+{
+    json_t *x = common_names(from, to), *y = common_names(to, from);
+
+    if (!json_equal(x, y)) {
+        json_t *change = add_change(changes, "setting_changed", "layers");
+
+        json_object_set(change, "from", from);
+        json_object_set(change, "to", to);
+    }
+    json_decref(x);
+    json_decref(y);
+}
+
 static void diff_settings(json_t *from, json_t *to, json_t *changes)
 {
-    static const char *const names[] = {"identity", "http", "tiers", "layers", "ceiling", "unmatched", "dedicated"};
+    static const char *const names[] = {"identity", "http", "tiers", "ceiling", "unmatched", "dedicated"};
 
     json_object_del(json_object_get(from, "tiers"), "keys"); /* counted in show, compared key by key here */
     json_object_del(json_object_get(to, "tiers"), "keys");
@@ -359,6 +386,7 @@ json_t *sl_policy_diff_json(const struct sl_policy *from, const struct sl_policy
     sl_arena_init(&arena, from->arena.alloc);
     json_object_set(diff, "changes", changes);
     diff_settings(x, y, changes);
+    diff_layers(json_object_get(x, "layers"), json_object_get(y, "layers"), changes);
     diff_endpoints(json_object_get(x, "endpoints"), json_object_get(y, "endpoints"), changes);
     diff_keys(from, to, changes);
     if (!diff_glob_order(&from->endpoints, &to->endpoints, &arena, changes) ||
