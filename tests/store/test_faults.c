@@ -261,6 +261,32 @@ static void test_b55_release_drops_the_ttl_on_one_algorithm(void **state)
     }
 }
 
+/* The store forgot the script: an error with its own name that charged nothing, so that sending it all again is safe. */
+static void test_b112_noscript_after_a_restart(void **state)
+{
+    struct sl_shape shape = world_shape(SL_TOKEN_BUCKET, "2/h", 0);
+    struct subject s = subject_of("{k}", &shape);
+    uint32_t cost = 1;
+    uint8_t buf[256];
+    struct sl_ask ask;
+    redisReply *reply;
+
+    (void)state;
+    afresh();
+    assert_true(allowed_at(DOOR_SCRIPT, "{k}", &shape, NOON, 1));
+    redis_run(server.c, "SCRIPT FLUSH");
+    sl_ask_start_at(&ask, buf, sizeof buf, NOON);
+    assert_int_equal(sl_ask_group(&ask, s.shapes, 1), 0);
+    assert_int_equal(sl_ask_request(&ask, &cost), 0);
+    reply = door_send(server.c, DOOR_SCRIPT, s.keys, 1, &ask);
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    assert_int_equal(strncmp(reply->str, "NOSCRIPT", 8), 0);
+    freeReplyObject(reply);
+    door_open(server.c);
+    assert_true(allowed_at(DOOR_SCRIPT, "{k}", &shape, NOON, 1));
+    assert_false(allowed_at(DOOR_SCRIPT, "{k}", &shape, NOON, 1));
+}
+
 /* A user that may touch only the keys it names can run everything. */
 static void test_b117_key_built_inside_the_script(void **state)
 {
@@ -502,6 +528,7 @@ int main(void)
         cmocka_unit_test(test_b52_every_hit_renews_the_ttl),
         cmocka_unit_test(test_b53_sub_second_window_yields_an_invalid_expire),
         cmocka_unit_test(test_b55_release_drops_the_ttl_on_one_algorithm),
+        cmocka_unit_test(test_b112_noscript_after_a_restart),
         cmocka_unit_test(test_b117_key_built_inside_the_script),
         cmocka_unit_test(test_b122_fraction_lost_when_lua_returns_a_number),
         cmocka_unit_test(test_b123_counters_above_2_53_lose_digits),
