@@ -41,9 +41,10 @@ struct sl_event {
 };
 
 struct sl_event_batch {
-    struct sl_event_batch *next;
-    size_t used;   /* bytes of `records` */
-    uint64_t live; /* events in it that are not decided yet; of the deciding thread */
+    struct sl_event_batch *next;  /* in the list it is in */
+    struct sl_event_batch *older; /* of all batches that were made */
+    size_t used;                  /* bytes of `records` */
+    uint64_t live;                /* events in it that are not decided yet; of the deciding thread */
     _Alignas(8) char records[SL_EVENT_BATCH_BYTES];
 };
 

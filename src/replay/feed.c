@@ -14,6 +14,7 @@ struct sl_feed {
     /* of the reading thread until it has ended */
     struct sl_intake intake;
     struct sl_feed_counts counts;
+    struct sl_event_batch *newest; /* of all that were made */
     /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -29,6 +30,7 @@ struct sl_feed {
 /* An empty batch, or NULL when out of memory. */
 static struct sl_event_batch *get_batch(struct sl_feed *feed)
 {
+    const struct sl_alloc *alloc = &feed->options->alloc;
     struct sl_event_batch *batch;
 
     pthread_mutex_lock(&feed->lock);
@@ -36,13 +38,16 @@ static struct sl_event_batch *get_batch(struct sl_feed *feed)
     if (batch)
         feed->spare = batch->next;
     pthread_mutex_unlock(&feed->lock);
-    if (!batch)
-        batch = feed->options->alloc.realloc(feed->options->alloc.ctx, NULL, sizeof *batch);
-    if (batch) {
-        batch->next = NULL;
-        batch->used = 0;
-        batch->live = 0;
+    if (!batch) {
+        batch = alloc->realloc(alloc->ctx, NULL, sizeof *batch);
+        if (!batch)
+            return NULL;
+        batch->older = feed->newest;
+        feed->newest = batch;
     }
+    batch->next = NULL;
+    batch->used = 0;
+    batch->live = 0;
     return batch;
 }
 
@@ -219,16 +224,6 @@ void sl_feed_stop(struct sl_feed *feed, struct sl_feed_counts *ret_counts)
     *ret_counts = feed->counts;
 }
 
-static void free_batches(const struct sl_alloc *alloc, struct sl_event_batch *batch)
-{
-    while (batch) {
-        struct sl_event_batch *next = batch->next;
-
-        sl_free(alloc, batch);
-        batch = next;
-    }
-}
-
 void sl_feed_free(struct sl_feed *feed)
 {
     struct sl_alloc alloc;
@@ -236,8 +231,12 @@ void sl_feed_free(struct sl_feed *feed)
     if (!feed)
         return;
     alloc = feed->options->alloc;
-    free_batches(&alloc, feed->ready);
-    free_batches(&alloc, feed->spare);
+    while (feed->newest) {
+        struct sl_event_batch *batch = feed->newest;
+
+        feed->newest = batch->older;
+        sl_free(&alloc, batch);
+    }
     sl_log_reader_free(feed->reader);
     pthread_cond_destroy(&feed->changed);
     pthread_mutex_destroy(&feed->lock);

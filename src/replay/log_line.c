@@ -69,7 +69,8 @@ static bool is_address(struct sl_span word, struct sl_address *ret_address)
 /* Two more words, identity and user, must stand between the client and the time. */
 static bool has_two_words(struct sl_span rest)
 {
-    return next_word(&rest).len > 0 && next_word(&rest).len > 0;
+    next_word(&rest);
+    return next_word(&rest).len > 0;
 }
 
 /* Splits a list at its last comma: what is behind it is the peer. */

@@ -81,7 +81,7 @@ static bool zone(const char *text, int64_t *ret_seconds)
     if (text[0] != ' ' || (text[1] != '+' && text[1] != '-') || !digits(text + 2, 2, &hours) ||
         !digits(text + 4, 2, &minutes) || hours > 23 || minutes > 59)
         return false;
-    *ret_seconds = (int64_t)(hours * 3600 + minutes * 60);
+    *ret_seconds = hours * 3600 + minutes * 60;
     if (text[1] == '-')
         *ret_seconds = -*ret_seconds;
     return true;

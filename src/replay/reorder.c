@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define SLOT_MIN_US UINT64_C(1000000) /* what a log's time is usually whole in */
@@ -84,6 +85,7 @@ static int append(const struct sl_alloc *alloc, struct entries *e, struct entry 
         e->list = list;
         e->room = room;
     }
+    assert(e->list);
     e->unsorted = e->n > e->head && (e->unsorted || entry.t_us < e->list[e->n - 1].t_us);
     e->list[e->n++] = entry;
     return 0;
@@ -91,16 +93,18 @@ static int append(const struct sl_alloc *alloc, struct entries *e, struct entry 
 
 static int heap_push(const struct sl_alloc *alloc, struct entries *heap, struct entry entry)
 {
+    struct entry *list;
     size_t i = heap->n;
     int error = append(alloc, heap, entry);
 
     if (error)
         return error;
-    while (i > 0 && before(&entry, &heap->list[(i - 1) / 2])) {
-        heap->list[i] = heap->list[(i - 1) / 2];
+    list = heap->list;
+    while (i > 0 && before(&entry, &list[(i - 1) / 2])) {
+        list[i] = list[(i - 1) / 2];
         i = (i - 1) / 2;
     }
-    heap->list[i] = entry;
+    list[i] = entry;
     return 0;
 }
 

@@ -227,25 +227,8 @@ static int summarise(struct replay *r, const struct sl_feed_counts *counts, stru
     return sl_difference_summarise(&r->difference, r->options->top, s->compare);
 }
 
-/* Frees the batches of events that an error left waiting. */
-static void drop_waiting(struct replay *r)
-{
-    struct sl_event *event;
-    uint64_t t_us;
-
-    r->pinned = NULL;
-    while (r->reorder && sl_reorder_pop_early(r->reorder, &event, &t_us)) {
-        struct sl_event_batch *batch = sl_event_home(event);
-
-        batch->live--;
-        release(r, batch);
-    }
-}
-
 static void finish(struct replay *r)
 {
-    if (r->feed)
-        drop_waiting(r);
     sl_feed_free(r->feed);
     sl_reorder_free(r->reorder);
     sl_tally_fini(&r->tally);

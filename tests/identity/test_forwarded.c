@@ -52,7 +52,7 @@ static const char *client3(enum sl_forwarded_kind kind, const char *peer, const 
         assert_memory_equal(&result.client.bytes, address.bytes, 16);
     sl_address_key(&result.client, 128, out);
     if (result.malformed)
-        strcat(out, MALFORMED);
+        snprintf(out + strlen(out), sizeof MALFORMED, "%s", MALFORMED);
     return out;
 }
 
@@ -212,15 +212,17 @@ static void random_prefixes_never_change_the_client(void **state)
 
     (void)state;
     for (int i = 0; i < 100000; i++) {
-        char line[200], proxy[40], want[SL_ADDRESS_TEXT_MAX];
+        char line[200], want[SL_ADDRESS_TEXT_MAX];
         unsigned n = random_below(60);
         size_t len = 0;
 
         while (len < n)
             line[len++] = alphabet[random_below(sizeof alphabet - 1)];
         snprintf(want, sizeof want, "203.0.113.%u", random_below(256));
-        snprintf(proxy, sizeof proxy, i % 2 ? ", %s" : ", for=\"%s:80\"", want);
-        strcpy(line + len, proxy);
+        if (i % 2)
+            snprintf(line + len, sizeof line - len, ", %s", want);
+        else
+            snprintf(line + len, sizeof line - len, ", for=\"%s:80\"", want);
         if (strcmp(client(i % 2 ? XFF : RFC7239, "10.0.0.5", line), want) != 0)
             fail_msg("%s", line);
     }

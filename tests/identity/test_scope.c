@@ -135,10 +135,11 @@ static void random_paths_are_normal_after_one_pass(void **state)
     for (int i = 0; i < 100000; i++) {
         char target[200] = "/", once[400], *path;
         unsigned n = random_below(20);
+        size_t len = 1;
 
         while (n-- > 0)
-            strcat(target, pieces[random_below(12)]);
-        strcpy(once, scope("GET", target));
+            len += (size_t)snprintf(target + len, sizeof target - len, "%s", pieces[random_below(12)]);
+        snprintf(once, sizeof once, "%s", scope("GET", target));
         path = once + 4;
         assert_string_equal(scope("GET", path), once);
         assert_true(path[0] == '/');

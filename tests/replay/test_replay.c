@@ -138,7 +138,7 @@ static char *read_text(const char *path, const char *head)
 
     assert_non_null(text);
     assert_non_null(f);
-    strcpy(text, head);
+    snprintf(text, 65536, "%s", head);
     n += fread(text + n, 1, 65535 - n, f);
     fclose(f);
     assert_true(n < 65535);
@@ -460,6 +460,41 @@ static void peaks_are_those_of_the_busiest_minutes(void **state)
     done(s);
 }
 
+static void every_part_of_a_request_reaches_the_policy(void **state)
+{
+    struct sl_replay_options options = sl_replay_defaults();
+    struct sl_replay_summary *s;
+
+    (void)state;
+    options.format = SL_REPLAY_JSONL;
+    s = run_text(&options,
+                 "version: 1\n"
+                 "tiers: {default: free}\n"
+                 "limits:\n"
+                 "  - {name: plain, rate: 100/d}\n"
+                 "  - {name: pro, tier: pro, rate: 100/d}\n"
+                 "  - {name: user, key_type: user, rate: 100/d}\n"
+                 "  - {name: eu, labels: {region: \"eu-*\"}, per: [label.zone], rate: 100/d}\n"
+                 "  - {name: edge, layer: edge, per: [address], rate: 1/d}\n",
+                 "{\"t_us\":1,\"key\":\"k\",\"cost\":7}\n"
+                 "{\"t_us\":2,\"key\":\"k\",\"tier\":\"pro\"}\n"
+                 "{\"t_us\":3,\"key\":\"k\",\"keyType\":\"user\"}\n"
+                 "{\"t_us\":4,\"key\":\"k\",\"labels\":{\"zone\":\"1\",\"region\":\"eu-west\"}}\n"
+                 "{\"t_us\":5,\"key\":\"l\",\"labels\":{\"region\":\"eu-west\",\"zone\":\"1\"}}\n"
+                 "{\"t_us\":6,\"key\":\"k\",\"labels\":{\"region\":\"eu-west\",\"zone\":\"2\"}}\n"
+                 "{\"t_us\":7,\"key\":\"k\",\"address\":\"2001:db8::1\"}\n"
+                 "{\"t_us\":8,\"key\":\"k\",\"address\":\"2001:db8::2\"}\n");
+    assert_string_equal(answers(), "yyyyyyyn");
+    assert_string_equal(verdict(0, "remaining"), "93");
+    assert_string_equal(verdict(1, "policy"), "\"pro\"");
+    assert_string_equal(verdict(2, "policy"), "\"user\"");
+    assert_string_equal(verdict(3, "policy"), "\"eu\"");
+    assert_string_equal(verdict(4, "remaining"), "98");
+    assert_string_equal(verdict(5, "remaining"), "99");
+    assert_string_equal(verdict(7, "policy"), "\"edge\"");
+    done(s);
+}
+
 static void unmatched_events_are_told(void **state)
 {
     struct sl_replay_options options = sl_replay_defaults();
@@ -769,6 +804,51 @@ static void verdicts_that_cannot_be_written_are_an_error(void **state)
     sl_policy_unref(options.policy);
 }
 
+/* Counts allocations down from *ctx; at 0 and below there is no memory. Both threads allocate. */
+static void *stingy_realloc(void *ctx, void *p, size_t size)
+{
+    int *left = ctx;
+
+    if (size == 0) {
+        free(p);
+        return NULL;
+    }
+    return __atomic_fetch_sub(left, 1, __ATOMIC_RELAXED) > 0 ? realloc(p, size) : NULL;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    static const char log[] = "{\"t_us\":1,\"key\":\"a\"}\n{\"t_us\":2,\"key\":\"a\"}\nx\n{\"t_us\":3,\"key\":\"a\"}\n";
+    static const char *const standard_input = "-";
+    struct sl_replay_options options = sl_replay_defaults();
+    struct sl_replay_summary *s = NULL;
+    int n = 0, left, error;
+
+    (void)state;
+    options.format = SL_REPLAY_JSONL;
+    options.table_keys = 1000;
+    options.paths = &standard_input;
+    options.n_paths = 1;
+    options.policy = policy_of("version: 1\nlimits: [{name: a, rate: 1/d}]\n");
+    options.compare = policy_of("version: 1\nlimits: [{name: a, rate: 2/d}]\n");
+    options.alloc = (struct sl_alloc){stingy_realloc, &left};
+    do {
+        left = n++;
+        options.input = input_of(log, sizeof log - 1);
+        error = sl_replay_run(&options, &s, why, sizeof why);
+        assert_true(error == 0 || error == SL_ENOMEM);
+        assert_true(!error || !s);
+        fclose(options.input);
+    } while (error && n < 1000);
+    assert_int_equal(error, 0);
+    assert_true(n > 10);
+    assert_int_equal(s->rejected, 2);
+    left = 1000;
+    sl_replay_summary_free(&s);
+    sl_policy_unref(options.policy);
+    sl_policy_unref(options.compare);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -782,6 +862,7 @@ int main(void)
         cmocka_unit_test(verdicts_have_every_field_in_the_order_decided),
         cmocka_unit_test(limits_are_counted_by_their_own_room),
         cmocka_unit_test(peaks_are_those_of_the_busiest_minutes),
+        cmocka_unit_test(every_part_of_a_request_reaches_the_policy),
         cmocka_unit_test(unmatched_events_are_told),
         cmocka_unit_test(bad_values_of_jsonl_are_malformed_with_their_field),
         cmocka_unit_test(costs_beyond_all_limits_are_rejected_for_ever),
@@ -793,6 +874,7 @@ int main(void)
         cmocka_unit_test(the_json_summary_has_the_stated_members),
         cmocka_unit_test(an_empty_log_is_an_answer),
         cmocka_unit_test(progress_ends_at_the_end),
+        cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(errors_name_what_is_wrong),
         cmocka_unit_test(verdicts_that_cannot_be_written_are_an_error),
     };
