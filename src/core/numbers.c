@@ -77,10 +77,17 @@ static void bucket_numbers(const struct sl_shape *shape, const struct sl_decisio
         wanted = sl_span_add(before, sl_span_of_tokens(shape, d->cost), shape->n);
         out->retry_after_ms = (int64_t)sl_span_ms_ceil(sl_span_sub(wanted, full, shape->n));
     }
-    if (out->remaining < out->limit) {
-        wanted = sl_span_add(after, sl_span_of_tokens(shape, (uint32_t)out->remaining + 1), shape->n);
-        out->next_token_ms = (int64_t)sl_span_ms_ceil(sl_span_sub(wanted, full, shape->n));
-    }
+}
+
+static void bucket_next_token(const struct sl_shape *shape, const struct sl_decision *d, struct sl_numbers *out)
+{
+    struct sl_span wanted;
+
+    if (out->remaining == out->limit)
+        return;
+    wanted = sl_span_add(sl_bucket_debt(d->after, d->now_us), sl_span_of_tokens(shape, (uint32_t)out->remaining + 1),
+                         shape->n);
+    out->next_token_ms = (int64_t)sl_span_ms_ceil(sl_span_sub(wanted, sl_full_debt(shape), shape->n));
 }
 
 static void fixed_numbers(const struct sl_decision *d, struct sl_numbers *out)
@@ -129,8 +136,8 @@ static void log_numbers(const struct sl_shape *shape, const struct sl_decision *
     out->next_token_ms = out->retry_after_ms > 0 ? out->retry_after_ms : out->reset_after_ms;
 }
 
-void sl_decision_numbers(const struct sl_shape *shape, const struct sl_decision *decision,
-                         struct sl_numbers *ret_numbers)
+void sl_decision_main_numbers(const struct sl_shape *shape, const struct sl_decision *decision,
+                              struct sl_numbers *ret_numbers)
 {
     *ret_numbers = (struct sl_numbers){.limit = shape->limit,
                                        .remaining = sl_decision_remaining(shape, decision),
@@ -149,4 +156,12 @@ void sl_decision_numbers(const struct sl_shape *shape, const struct sl_decision 
         bucket_numbers(shape, decision, ret_numbers);
         break;
     }
+}
+
+void sl_decision_numbers(const struct sl_shape *shape, const struct sl_decision *decision,
+                         struct sl_numbers *ret_numbers)
+{
+    sl_decision_main_numbers(shape, decision, ret_numbers);
+    if (sl_algorithm_is_bucket((enum sl_algorithm)shape->algorithm))
+        bucket_next_token(shape, decision, ret_numbers);
 }

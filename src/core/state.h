@@ -97,6 +97,10 @@ struct sl_numbers {
 void sl_decision_numbers(const struct sl_shape *shape, const struct sl_decision *decision,
                          struct sl_numbers *ret_numbers);
 
+/* The same but for next_token_ms, which is 0 of a bucket: a verdict does not tell it, and it costs a division. Pure. */
+void sl_decision_main_numbers(const struct sl_shape *shape, const struct sl_decision *decision,
+                              struct sl_numbers *ret_numbers);
+
 /* Only what is needed to compare buckets: remaining tokens after the decision. Pure. */
 uint32_t sl_decision_remaining(const struct sl_shape *shape, const struct sl_decision *decision);
 

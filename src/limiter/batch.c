@@ -7,8 +7,6 @@
 
 #include "base/err.h"
 
-#include <string.h>
-
 #define CHUNK 16                      /* requests on their way at once: about what a core has line-fill buffers for */
 #define POOL_ITEMS (2 * SL_ITEMS_MAX) /* room for the buckets of a chunk; one request always fits */
 
@@ -19,18 +17,13 @@ struct chunk {
     struct sl_item pool[POOL_ITEMS];
 };
 
-/* Moves the buckets of a consult from the resolution, which the next request will overwrite, to the pool. */
-static bool keep_consult(struct chunk *chunk, struct sl_consult *consult)
+/* Moves the buckets from the resolution, which the next request will overwrite, to the pool. */
+static bool keep_consult(struct chunk *chunk, const struct sl_consult *consult)
 {
     if (chunk->n_pooled + consult->n_items + consult->n_dry > POOL_ITEMS)
         return false;
-    memcpy(chunk->pool + chunk->n_pooled, consult->items, consult->n_items * sizeof *consult->items);
-    consult->items = chunk->pool + chunk->n_pooled;
-    chunk->n_pooled += consult->n_items;
-    memcpy(chunk->pool + chunk->n_pooled, consult->dry, consult->n_dry * sizeof *consult->dry);
-    consult->dry = chunk->pool + chunk->n_pooled;
-    chunk->n_pooled += consult->n_dry;
-    chunk->consults[chunk->n++] = *consult;
+    sl_consult_keep(consult, chunk->pool + chunk->n_pooled, &chunk->consults[chunk->n++]);
+    chunk->n_pooled += consult->n_items + consult->n_dry;
     return true;
 }
 
@@ -117,11 +110,9 @@ int sl_limiter_check_batch(struct sl_limiter *limiter, const struct sluice_reque
     void *snapshot;
     unsigned slot = sl_rcu_enter(&limiter->rcu, &snapshot);
     struct sl_pulse *pulse = &limiter->pulses[slot];
-    uint64_t ticks = pulse->ticks;
+    uint64_t ticks = sl_pulse_ticks(pulse);
     size_t bad = 0;
-
-    pulse->ticks += n;
-    bool sampled = ticks / SL_SAMPLE != pulse->ticks / SL_SAMPLE;
+    bool sampled = n > 0 && ticks / SL_SAMPLE != (ticks + n) / SL_SAMPLE;
     uint64_t started_ns = sampled ? sl_stopwatch_ns() : 0;
     int err = decide_all(limiter, snapshot, slot, requests, n, ret_verdicts, ret_reports, &bad, ret_field, ret_why);
 

@@ -84,6 +84,19 @@ void sl_consult_prefetch(const struct sl_table *table, const struct sl_consult *
         sl_table_prefetch(table, consult->dry[i].fp);
 }
 
+/* The usual request: one bucket, nothing else. */
+static void run_plain(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
+                      const struct sl_item *item, uint64_t now_us, struct sluice_verdict *ret_verdict)
+{
+    struct sl_decision decision;
+
+    sl_table_charge(limiter->table, item->fp, item->shape, now_us, item->cost, &decision);
+    sl_bucket_verdict(item, &decision, snapshot->names, ret_verdict);
+    sl_tally(&limiter->pulses[slot].decided[decision.allowed], 1);
+    sl_counters_add(&snapshot->counters, slot, item->limit, SL_COUNT_DECIDED_REJECTED, decision.allowed);
+    sl_counters_add(&snapshot->counters, slot, item->limit, SL_COUNT_CHECK_REJECTED, decision.allowed);
+}
+
 void sl_consult_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
                     const struct sl_consult *consult, uint64_t now_us, struct sluice_verdict *ret_verdict,
                     struct sl_report *report)
@@ -91,54 +104,80 @@ void sl_consult_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, un
     struct sl_outcome outcome;
     const struct sl_limit *by;
 
+    if (sl_consult_is_plain(consult) && !report) {
+        run_plain(limiter, snapshot, slot, consult->items, now_us, ret_verdict);
+        return;
+    }
     sl_consult_decide(limiter->table, consult, now_us, &outcome);
-    by = sl_consult_verdict(consult, &outcome, ret_verdict);
+    by = sl_consult_verdict(consult, &outcome, snapshot->names, ret_verdict);
     count_decision(limiter, snapshot, slot, consult, &outcome, by);
     if (report)
         sl_consult_report(limiter->table, consult, &outcome, now_us, report);
 }
 
-/* When a decision is made: at t_us, or at the table's own reading. */
-struct instant {
-    bool given;
+/* One call of sl_limiter_check or sl_limiter_check_at, inside a reader slot. */
+struct call {
+    struct sl_limiter *limiter;
+    struct sl_snapshot *snapshot;
+    unsigned slot;
+    bool at; /* decide at t_us, not at the table's own reading */
     uint64_t t_us;
+    struct sluice_verdict *ret_verdict;
+    struct sl_report *report;
 };
 
-/* Resolves and decides; the buckets' lines are on their way while the clock is read. */
-static void decide(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
-                   const struct sluice_request *request, struct instant when, struct sluice_verdict *ret_verdict,
-                   struct sl_report *report)
+/* Decides; the buckets' lines are on their way while the clock is read. */
+static void run(const struct call *c, const struct sl_consult *consult)
 {
-    struct sl_resolution resolution;
-    struct sl_consult consult;
+    struct sl_table *table = c->limiter->table;
     uint64_t now_us;
 
-    sl_policy_resolve(snapshot->policy, request, &resolution);
-    sl_consult_make(&resolution, &consult);
-    sl_consult_prefetch(limiter->table, &consult);
-    now_us = when.given ? sl_table_clamp(limiter->table, when.t_us) : sl_table_now(limiter->table);
-    sl_consult_run(limiter, snapshot, slot, &consult, now_us, ret_verdict, report);
+    sl_consult_prefetch(table, consult);
+    now_us = c->at ? sl_table_clamp(table, c->t_us) : sl_table_now(table);
+    sl_consult_run(c->limiter, c->snapshot, c->slot, consult, now_us, c->ret_verdict, c->report);
 }
 
-static int check(struct sl_limiter *limiter, struct instant when, const struct sluice_request *request,
-                 struct sluice_verdict *ret_verdict, struct sl_report *report, const char **ret_field,
-                 const char **ret_why)
+/* The long way: validates and resolves, and lets the memo know. */
+static __attribute__((noinline)) int run_unknown(const struct call *c, const struct sluice_request *request,
+                                                 const struct sl_memo_query *query, const char **ret_field,
+                                                 const char **ret_why)
 {
+    const struct sl_policy *policy = c->snapshot->policy;
     struct sl_request_buffer buffer;
     struct sluice_request checked;
-    void *snapshot;
-    unsigned slot = sl_rcu_enter(&limiter->rcu, &snapshot);
-    struct sl_pulse *pulse = &limiter->pulses[slot];
-    bool sampled = pulse->ticks++ % SL_SAMPLE == 0;
-    uint64_t started_ns = sampled ? sl_stopwatch_ns() : 0;
-    int err =
-        sl_check_request(((struct sl_snapshot *)snapshot)->policy, request, &checked, &buffer, ret_field, ret_why);
+    struct sl_resolution resolution;
+    struct sl_consult consult;
+    int err = sl_check_request(policy, request, &checked, &buffer, ret_field, ret_why);
 
-    if (err == 0) {
-        decide(limiter, snapshot, slot, &checked, when, ret_verdict, report);
-        if (sampled)
-            sl_pulse_record(pulse, sl_stopwatch_ns() - started_ns);
-    }
+    if (err != 0)
+        return err;
+    sl_policy_resolve(policy, &checked, &resolution);
+    sl_consult_make(&resolution, &consult);
+    run(c, &consult);
+    sl_memo_offer(query, request, &consult);
+    return 0;
+}
+
+static int check(struct call *c, const struct sluice_request *request, const char **ret_field, const char **ret_why)
+{
+    struct sl_limiter *limiter = c->limiter;
+    void *held;
+    unsigned slot = c->slot = sl_rcu_enter(&limiter->rcu, &held);
+    struct sl_pulse *pulse = &limiter->pulses[slot];
+    bool sampled = sl_pulse_ticks(pulse) % SL_SAMPLE == 0;
+    uint64_t started_ns = sampled ? sl_stopwatch_ns() : 0;
+    struct sl_memo_query query;
+    const struct sl_consult *known;
+    int err = 0;
+
+    c->snapshot = held;
+    known = sl_memo_find(&c->snapshot->memos[slot], request, &query);
+    if (known)
+        run(c, known);
+    else
+        err = run_unknown(c, request, &query, ret_field, ret_why);
+    if (sampled && err == 0)
+        sl_pulse_record(pulse, sl_stopwatch_ns() - started_ns);
     sl_rcu_leave(&limiter->rcu, slot);
     return err;
 }
@@ -147,7 +186,9 @@ int sl_limiter_check(struct sl_limiter *limiter, const struct sluice_request *re
                      struct sluice_verdict *ret_verdict, struct sl_report *report, const char **ret_field,
                      const char **ret_why)
 {
-    return check(limiter, (struct instant){.given = false}, request, ret_verdict, report, ret_field, ret_why);
+    struct call call = {.limiter = limiter, .ret_verdict = ret_verdict, .report = report};
+
+    return check(&call, request, ret_field, ret_why);
 }
 
 int sl_limiter_check_at(struct sl_limiter *limiter, uint64_t t_us, const struct sluice_request *request,
@@ -161,6 +202,7 @@ int sl_limiter_check_at(struct sl_limiter *limiter, uint64_t t_us, const struct 
             *ret_why = "lies beyond the year 4000";
         return SL_EINVALID;
     }
-    return check(limiter, (struct instant){.given = true, .t_us = t_us}, request, ret_verdict, report, ret_field,
-                 ret_why);
+    struct call call = {.limiter = limiter, .at = true, .t_us = t_us, .ret_verdict = ret_verdict, .report = report};
+
+    return check(&call, request, ret_field, ret_why);
 }

@@ -18,6 +18,9 @@ struct sl_consult {
 /* Borrows the resolution's arrays. */
 void sl_consult_make(const struct sl_resolution *resolution, struct sl_consult *ret_consult);
 
+/* Copies with the buckets in `items`, which has room for them. */
+void sl_consult_keep(const struct sl_consult *consult, struct sl_item *items, struct sl_consult *ret_consult);
+
 /* What came of it. Only the first n_items and n_dry decisions are set. */
 struct sl_outcome {
     bool allowed;
@@ -30,9 +33,24 @@ struct sl_outcome {
 void sl_consult_decide(struct sl_table *table, const struct sl_consult *consult, uint64_t now_us,
                        struct sl_outcome *ret_outcome);
 
-/* Fills the verdict; returns the deciding limit, NULL when none was met. */
+/* A limit's name as a verdict holds it: padded with zeros, so that it is copied whole. */
+struct sl_name {
+    char text[SLUICE_NAME_MAX];
+};
+
+/* Fills the verdict; returns the deciding limit, NULL when none was met. names: of the policy's limits by index. */
 const struct sl_limit *sl_consult_verdict(const struct sl_consult *consult, const struct sl_outcome *outcome,
-                                          struct sluice_verdict *ret_verdict);
+                                          const struct sl_name *names, struct sluice_verdict *ret_verdict);
+
+/* The verdict of a request that met one enforcing bucket and nothing else. */
+void sl_bucket_verdict(const struct sl_item *item, const struct sl_decision *decision, const struct sl_name *names,
+                       struct sluice_verdict *ret_verdict);
+
+/* True when there is one enforcing bucket and nothing else: then sl_table_charge and sl_bucket_verdict are all. */
+static inline bool sl_consult_is_plain(const struct sl_consult *consult)
+{
+    return consult->n_items == 1 && consult->n_dry == 0 && consult->n_bare == 0 && !consult->dry_blocked;
+}
 
 /* Fills the report. Looks at the buckets of a rejected request once more, to show them as it left them. */
 void sl_consult_report(struct sl_table *table, const struct sl_consult *consult, const struct sl_outcome *outcome,

@@ -88,6 +88,13 @@ unsigned sl_duration_bucket(uint64_t ns);
 /* Monotonic nanoseconds for measuring; no decision depends on it. */
 uint64_t sl_stopwatch_ns(void);
 
+/* Decisions so far: every SL_SAMPLE-th is timed. Only for the holder of the slot. */
+static inline uint64_t sl_pulse_ticks(const struct sl_pulse *pulse)
+{
+    return __atomic_load_n(&pulse->decided[0], __ATOMIC_RELAXED) +
+           __atomic_load_n(&pulse->decided[1], __ATOMIC_RELAXED);
+}
+
 void sl_pulse_record(struct sl_pulse *pulse, uint64_t ns);
 
 #endif

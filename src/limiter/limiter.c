@@ -5,25 +5,46 @@
 #include <stdio.h>
 #include <string.h>
 
+static struct sl_name *make_names(const struct sl_alloc *alloc, const struct sl_policy *policy)
+{
+    size_t n = sl_policy_n_limits(policy);
+    struct sl_name *names = sl_calloc(alloc, n, sizeof *names);
+
+    for (size_t i = 0; names && i < n; i++)
+        snprintf(names[i].text, sizeof names[i].text, "%s", sl_policy_limit(policy, i)->name);
+    return names;
+}
+
+/* Frees what there is of it, but drops no reference of the policy. */
+static void snapshot_discard(const struct sl_alloc *alloc, struct sl_snapshot *snapshot)
+{
+    sl_counters_fini(&snapshot->counters);
+    sl_free(alloc, snapshot->memos);
+    sl_free(alloc, snapshot->names);
+    sl_free(alloc, snapshot);
+}
+
 static struct sl_snapshot *snapshot_new(const struct sl_alloc *alloc, struct sl_policy *policy, unsigned n_slots)
 {
     struct sl_snapshot *snapshot = sl_calloc(alloc, 1, sizeof *snapshot);
 
     if (!snapshot)
         return NULL;
-    if (sl_counters_init(&snapshot->counters, alloc, policy, n_slots) != 0) {
-        sl_free(alloc, snapshot);
+    snapshot->counters.alloc = *alloc;
+    snapshot->policy = policy;
+    snapshot->names = make_names(alloc, policy);
+    snapshot->memos = sl_calloc(alloc, n_slots, sizeof *snapshot->memos);
+    if (!snapshot->names || !snapshot->memos || sl_counters_init(&snapshot->counters, alloc, policy, n_slots) != 0) {
+        snapshot_discard(alloc, snapshot);
         return NULL;
     }
-    snapshot->policy = policy;
     return snapshot;
 }
 
 static void snapshot_free(const struct sl_alloc *alloc, struct sl_snapshot *snapshot)
 {
-    sl_counters_fini(&snapshot->counters);
     sl_policy_unref(snapshot->policy);
-    sl_free(alloc, snapshot);
+    snapshot_discard(alloc, snapshot);
 }
 
 static int alloc_pulses(struct sl_limiter *limiter)

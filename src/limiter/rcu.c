@@ -55,46 +55,33 @@ static void give_way(unsigned turn)
         nanosleep(&pause, NULL);
 }
 
-static unsigned claim_slot(struct sl_rcu *rcu, void *snapshot)
+static bool try_slot(struct sl_rcu *rcu, unsigned slot, void *snapshot)
 {
-    int processor = sched_getcpu();
-    unsigned hint = processor < 0 ? 0 : (unsigned)processor * 4;
+    void *nobody = NULL;
 
+    return __atomic_compare_exchange_n(&rcu->slots[slot].held, &nobody, snapshot, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_RELAXED);
+}
+
+/* The way of a thread whose slot was held: by one that was preempted inside, or by the code that a signal interrupted. */
+static __attribute__((noinline)) unsigned claim_any(struct sl_rcu *rcu, unsigned hint, void *snapshot)
+{
     for (unsigned turn = 0;; turn++) {
-        for (unsigned i = 0; i < rcu->n_slots; i++) {
-            unsigned n = (hint + i) & (rcu->n_slots - 1);
-            void *free_slot = NULL;
+        for (unsigned i = 1; i <= rcu->n_slots; i++) {
+            unsigned slot = (hint + i) & (rcu->n_slots - 1);
 
-            if (__atomic_load_n(&rcu->slots[n].held, __ATOMIC_RELAXED) == NULL &&
-                __atomic_compare_exchange_n(&rcu->slots[n].held, &free_slot, snapshot, false, __ATOMIC_SEQ_CST,
-                                            __ATOMIC_RELAXED))
-                return n;
+            if (!__atomic_load_n(&rcu->slots[slot].held, __ATOMIC_RELAXED) && try_slot(rcu, slot, snapshot))
+                return slot;
         }
         give_way(turn);
     }
 }
 
-unsigned sl_rcu_enter(struct sl_rcu *rcu, void **ret_snapshot)
+unsigned sl_rcu_claim(struct sl_rcu *rcu, void *snapshot)
 {
-    void *snapshot = __atomic_load_n(&rcu->current, __ATOMIC_ACQUIRE);
-    unsigned slot = claim_slot(rcu, snapshot);
+    unsigned hint = (unsigned)sched_getcpu() * 4 & (rcu->n_slots - 1); /* any number will do, also that of a failure */
 
-    /* Either the writer sees this slot, or this thread sees the writer's snapshot: both sides store, then load. */
-    for (;;) {
-        void *now = __atomic_load_n(&rcu->current, __ATOMIC_SEQ_CST);
-
-        if (now == snapshot)
-            break;
-        snapshot = now;
-        __atomic_store_n(&rcu->slots[slot].held, snapshot, __ATOMIC_SEQ_CST);
-    }
-    *ret_snapshot = snapshot;
-    return slot;
-}
-
-void sl_rcu_leave(struct sl_rcu *rcu, unsigned slot)
-{
-    __atomic_store_n(&rcu->slots[slot].held, NULL, __ATOMIC_RELEASE);
+    return try_slot(rcu, hint, snapshot) ? hint : claim_any(rcu, hint, snapshot);
 }
 
 void *sl_rcu_swap(struct sl_rcu *rcu, void *snapshot)

@@ -5,6 +5,8 @@
  * the old one. While a slot is held nobody else holds it: whatever is kept per slot (counters) needs no atomic
  * read-modify-write.
  *
+ * The wait is as long as the longest read: well under a microsecond, or until a reader that was preempted inside runs again.
+ *
  * With more readers inside than slots (threads preempted while inside) the next one yields until one leaves. A reader may
  * be interrupted by a signal handler that reads too. After fork(2) in the middle of another thread's read the child can read but
  * not replace: the slot stays held there. */
@@ -32,10 +34,30 @@ int sl_rcu_init(struct sl_rcu *rcu, const struct sl_alloc *alloc);
 /* Nobody may be inside. The snapshot stays the caller's: see sl_rcu_peek. */
 void sl_rcu_fini(struct sl_rcu *rcu);
 
+/* Takes the slot of this processor or, when that is held, any that is free; waits while there is none. The snapshot is
+ * only what the slot shows to writers at first: see sl_rcu_enter. */
+unsigned sl_rcu_claim(struct sl_rcu *rcu, void *snapshot);
+
 /* Enters: *ret_snapshot stays valid, and the slot whose number is returned the caller's own, until sl_rcu_leave. Keep
  * it short: a writer waits. */
-unsigned sl_rcu_enter(struct sl_rcu *rcu, void **ret_snapshot);
-void sl_rcu_leave(struct sl_rcu *rcu, unsigned slot);
+static inline unsigned sl_rcu_enter(struct sl_rcu *rcu, void **ret_snapshot)
+{
+    void *snapshot = __atomic_load_n(&rcu->current, __ATOMIC_ACQUIRE), *now;
+    unsigned slot = sl_rcu_claim(rcu, snapshot);
+
+    /* Either the writer sees this slot, or this thread sees the writer's snapshot: both sides store, then load. */
+    while ((now = __atomic_load_n(&rcu->current, __ATOMIC_SEQ_CST)) != snapshot) {
+        snapshot = now;
+        __atomic_store_n(&rcu->slots[slot].held, snapshot, __ATOMIC_SEQ_CST);
+    }
+    *ret_snapshot = snapshot;
+    return slot;
+}
+
+static inline void sl_rcu_leave(struct sl_rcu *rcu, unsigned slot)
+{
+    __atomic_store_n(&rcu->slots[slot].held, NULL, __ATOMIC_RELEASE);
+}
 
 /* Puts `snapshot` (not NULL) in force and returns the old one when its last reader has left. One writer at a time; not from
  * inside. */

@@ -4,7 +4,7 @@
 
 #include "limiter/counters.h"
 #include "limiter/limiter.h"
-#include "limiter/consult.h"
+#include "limiter/memo.h"
 #include "limiter/rcu.h"
 
 #include <pthread.h>
@@ -13,6 +13,8 @@
 struct sl_snapshot {
     struct sl_policy *policy; /* one reference */
     struct sl_counters counters;
+    struct sl_name *names; /* of its limits */
+    struct sl_memo *memos; /* one a slot */
 };
 
 struct sl_limiter {

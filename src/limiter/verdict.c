@@ -2,14 +2,11 @@
 
 #include <string.h>
 
-static void copy_name(char dst[static SLUICE_NAME_MAX], const char *name)
+/* The ceiling's pseudo-limit has no name, and no index. */
+static void copy_name(char dst[static SLUICE_NAME_MAX], const struct sl_name *names, const struct sl_limit *limit)
 {
-    size_t len = strlen(name);
-
-    if (len >= SLUICE_NAME_MAX)
-        len = SLUICE_NAME_MAX - 1;
-    memcpy(dst, name, len);
-    dst[len] = '\0';
+    if (limit->name[0] != '\0')
+        memcpy(dst, names[limit->index].text, SLUICE_NAME_MAX);
 }
 
 /* -1 is a wait without end. */
@@ -38,7 +35,7 @@ static unsigned pick_refusal(const struct sl_item *items, const struct sl_decisi
 
         if (decisions[i].allowed)
             continue;
-        sl_decision_numbers(items[i].shape, &decisions[i], &numbers);
+        sl_decision_main_numbers(items[i].shape, &decisions[i], &numbers);
         if (best == n || waits_longer(numbers.retry_after_ms, ret_numbers->retry_after_ms) ||
             (numbers.retry_after_ms == ret_numbers->retry_after_ms && earlier_in_file(&items[i], &items[best]))) {
             best = i;
@@ -98,13 +95,15 @@ static void clear(struct sluice_verdict *v)
     v->policy[0] = v->dry_run_policy[0] = '\0';
 }
 
-/* Takes the figures of one bucket over into the verdict. */
+/* Takes the figures of one bucket over into the verdict, with its reason when it refused. */
 static void report_bucket(const struct sl_item *item, const struct sl_decision *d, const struct sl_numbers *numbers,
-                          struct sluice_verdict *v)
+                          const struct sl_name *names, struct sluice_verdict *v)
 {
     uint64_t used = (uint64_t)(numbers->limit - numbers->remaining);
 
-    copy_name(v->policy, item->limit->name);
+    copy_name(v->policy, names, item->limit);
+    if (!d->allowed)
+        v->reason = d->never ? SLUICE_REASON_COST_EXCEEDS_LIMIT : SLUICE_REASON_RATE_LIMITED;
     v->limit = numbers->limit;
     v->remaining = numbers->remaining;
     v->retry_after_ms = numbers->retry_after_ms;
@@ -114,9 +113,21 @@ static void report_bucket(const struct sl_item *item, const struct sl_decision *
     v->warning = v->warn_at_percent > 0 && used * 100 >= (uint64_t)numbers->limit * v->warn_at_percent;
 }
 
+void sl_bucket_verdict(const struct sl_item *item, const struct sl_decision *decision, const struct sl_name *names,
+                       struct sluice_verdict *ret_verdict)
+{
+    struct sl_numbers numbers;
+
+    sl_decision_main_numbers(item->shape, decision, &numbers);
+    clear(ret_verdict);
+    report_bucket(item, decision, &numbers, names, ret_verdict);
+    ret_verdict->allowed = decision->allowed;
+    ret_verdict->delay_ms = numbers.delay_ms;
+}
+
 /* Rejected: the refusal with the longest wait, a `blocked` limit counting as one without end. */
 static const struct sl_limit *verdict_rejected(const struct sl_consult *consult, const struct sl_outcome *outcome,
-                                               struct sluice_verdict *v)
+                                               const struct sl_name *names, struct sluice_verdict *v)
 {
     struct sl_numbers numbers;
     unsigned i = pick_refusal(consult->items, outcome->items, consult->n_items, &numbers);
@@ -125,7 +136,7 @@ static const struct sl_limit *verdict_rejected(const struct sl_consult *consult,
     v->allowed = false;
     if (consult->blocked &&
         (!refused || numbers.retry_after_ms >= 0 || consult->blocked->index < consult->items[i].limit->index)) {
-        copy_name(v->policy, consult->blocked->name);
+        copy_name(v->policy, names, consult->blocked);
         v->reason = SLUICE_REASON_BLOCKED;
         v->limit = v->remaining = 0;
         v->retry_after_ms = -1;
@@ -136,8 +147,7 @@ static const struct sl_limit *verdict_rejected(const struct sl_consult *consult,
         v->retry_after_ms = -1;
         return NULL;
     }
-    report_bucket(&consult->items[i], &outcome->items[i], &numbers, v);
-    v->reason = numbers.retry_after_ms < 0 ? SLUICE_REASON_COST_EXCEEDS_LIMIT : SLUICE_REASON_RATE_LIMITED;
+    report_bucket(&consult->items[i], &outcome->items[i], &numbers, names, v);
     return consult->items[i].limit;
 }
 
@@ -151,7 +161,7 @@ static int64_t longest_delay(const struct sl_consult *consult, const struct sl_o
 
         if (consult->items[i].shape->algorithm != SL_LEAKY_BUCKET)
             continue;
-        sl_decision_numbers(consult->items[i].shape, &outcome->items[i], &numbers);
+        sl_decision_main_numbers(consult->items[i].shape, &outcome->items[i], &numbers);
         if (numbers.delay_ms > delay_ms)
             delay_ms = numbers.delay_ms;
     }
@@ -159,24 +169,25 @@ static int64_t longest_delay(const struct sl_consult *consult, const struct sl_o
 }
 
 static const struct sl_limit *verdict_allowed(const struct sl_consult *consult, const struct sl_outcome *outcome,
-                                              struct sluice_verdict *v)
+                                              const struct sl_name *names, struct sluice_verdict *v)
 {
     struct sl_numbers numbers;
 
     if (consult->n_items == 0) {
         if (consult->unlimited)
-            copy_name(v->policy, consult->unlimited->name);
+            copy_name(v->policy, names, consult->unlimited);
         return consult->unlimited;
     }
     unsigned i = pick_tightest(consult->items, outcome->items, consult->n_items);
 
-    sl_decision_numbers(consult->items[i].shape, &outcome->items[i], &numbers);
-    report_bucket(&consult->items[i], &outcome->items[i], &numbers, v);
+    sl_decision_main_numbers(consult->items[i].shape, &outcome->items[i], &numbers);
+    report_bucket(&consult->items[i], &outcome->items[i], &numbers, names, v);
     v->delay_ms = consult->n_items == 1 ? numbers.delay_ms : longest_delay(consult, outcome);
     return consult->items[i].limit;
 }
 
-static void verdict_dry(const struct sl_consult *consult, const struct sl_outcome *outcome, struct sluice_verdict *v)
+static void verdict_dry(const struct sl_consult *consult, const struct sl_outcome *outcome, const struct sl_name *names,
+                        struct sluice_verdict *v)
 {
     struct sl_numbers numbers;
     unsigned i = pick_refusal(consult->dry, outcome->dry, consult->n_dry, &numbers);
@@ -186,20 +197,20 @@ static void verdict_dry(const struct sl_consult *consult, const struct sl_outcom
         (!refused || numbers.retry_after_ms >= 0 || consult->dry_blocked->index < consult->dry[i].limit->index)) {
         v->dry_run = true;
         v->dry_run_retry_after_ms = -1;
-        copy_name(v->dry_run_policy, consult->dry_blocked->name);
+        copy_name(v->dry_run_policy, names, consult->dry_blocked);
     } else if (refused) {
         v->dry_run = true;
         v->dry_run_retry_after_ms = numbers.retry_after_ms;
-        copy_name(v->dry_run_policy, consult->dry[i].limit->name);
+        copy_name(v->dry_run_policy, names, consult->dry[i].limit);
     }
 }
 
 const struct sl_limit *sl_consult_verdict(const struct sl_consult *consult, const struct sl_outcome *outcome,
-                                          struct sluice_verdict *ret_verdict)
+                                          const struct sl_name *names, struct sluice_verdict *ret_verdict)
 {
     clear(ret_verdict);
     if (consult->n_dry > 0 || consult->dry_blocked)
-        verdict_dry(consult, outcome, ret_verdict);
-    return outcome->allowed ? verdict_allowed(consult, outcome, ret_verdict)
-                            : verdict_rejected(consult, outcome, ret_verdict);
+        verdict_dry(consult, outcome, names, ret_verdict);
+    return outcome->allowed ? verdict_allowed(consult, outcome, names, ret_verdict)
+                            : verdict_rejected(consult, outcome, names, ret_verdict);
 }

@@ -105,7 +105,7 @@ static void more_readers_than_slots_take_turns(void **state)
 }
 
 #define READERS 8
-#define SWAPS 2000
+#define SWAPS 300
 
 /* Each snapshot is poisoned as soon as the swap says that nobody reads it. */
 struct pair {
@@ -130,6 +130,8 @@ static void *read_many(void *arg)
         r->torn += pair->a != pair->b || pair->a < 0;
         r->reads++;
         sl_rcu_leave(r->rcu, slot);
+        if (r->reads % 64 == 0)
+            sched_yield(); /* or the writer mostly waits for readers that were preempted inside */
     }
     return NULL;
 }

@@ -120,8 +120,8 @@ static void a_shared_bucket_behind_own_ones_is_spent_to_the_last_token(void **st
     }
 }
 
-#define LOADERS 6
-#define RELOADS 150
+#define LOADERS 4
+#define RELOADS 60
 
 struct loader {
     struct kit *kit;
