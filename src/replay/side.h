@@ -12,6 +12,8 @@
 struct sl_side {
     const struct sl_policy *policy;
     struct sl_table *table;
+    struct sl_name *names; /* of the policy's limits by index, as the limiter keeps them */
+    struct sl_alloc alloc;
     uint64_t now_us; /* what the table's clock reads: the time of the event at hand */
     /* the event at hand */
     struct sluice_label labels[SLUICE_LABELS_MAX];
