@@ -278,8 +278,13 @@ bool sl_log_clear(struct sl_table *t, struct sl_state *slot, struct sl_state s, 
 {
     struct sl_chain c;
 
-    if (!sl_state_is_log(s) || sl_log_is_inline(s))
-        return sl_state_swap(slot, s, empty_like(s));
+    if (!sl_state_is_log(s) || !sl_log_is_locked(s)) {
+        /* Nobody is at the list, and from this swap on nobody can get to it. */
+        if (!sl_state_swap(slot, s, empty_like(s)))
+            return false;
+        sl_log_free(t, s, tag);
+        return true;
+    }
     if (!lock(t, slot, tag, &s, &c))
         return false;
     unlock(t, slot, s, empty_like(s));

@@ -369,6 +369,71 @@ static void an_owner_is_the_process_that_registered_and_no_later_one(void **stat
     kit_forget(job.path);
 }
 
+static void stay_open(void *ctx)
+{
+    struct job *job = ctx;
+
+    job->t = kit_open(job->path, 1000, 0, &job->board->now_us);
+    job->board->asked = sl_self_owner(job->t);
+    __atomic_store_n(&job->board->go, 1, __ATOMIC_RELEASE);
+    for (;;)
+        pause();
+}
+
+static void an_owner_in_another_container_is_known_by_its_lock_on_the_file(void **state)
+{
+    struct job job = {.path = kit_path(), .board = new_board()};
+    uint32_t other;
+    pid_t child;
+
+    (void)state;
+    job.t = kit_open(job.path, 1000, 0, &job.board->now_us);
+    child = kit_fork(stay_open, &job);
+    while (!__atomic_load_n(&job.board->go, __ATOMIC_ACQUIRE))
+        sched_yield();
+    other = (uint32_t)job.board->asked;
+    assert_true(sl_owner_is_alive(job.t, other));
+    job.t->processes[other & (SL_PROCESSES - 1)].pid_ns++; /* its pid means nothing here */
+    assert_true(sl_owner_is_alive(job.t, other));
+    kill(child, SIGKILL);
+    kit_reap(child);
+    assert_false(sl_owner_is_alive(job.t, other));
+    sl_table_close(&job.t);
+    munmap(job.board, sizeof *job.board);
+    kit_forget(job.path);
+}
+
+/* A process that finds no place may not lock a list, so it may not admit; it can still reset. */
+static void without_a_place_a_list_admits_nothing(void **state)
+{
+    struct job job = {.path = kit_path(), .board = new_board()};
+    struct sl_process *p;
+    struct sl_decision d;
+    uint32_t me;
+
+    (void)state;
+    job.shape = kit_shape(SL_SLIDING_WINDOW_LOG, "10/d", 0);
+    job.t = kit_open(job.path, 1000, 100, &job.board->now_us);
+    for (unsigned i = 0; i < 3; i++, job.board->now_us++)
+        assert_true(kit_charge(job.t, kit_key(1, 1), &job.shape, 1));
+    me = sl_self_owner(job.t);
+    p = &job.t->processes[me & (SL_PROCESSES - 1)];
+    for (unsigned i = 0; i < SL_PROCESSES; i++)
+        job.t->processes[i] = *p; /* all places are taken by somebody who lives */
+    job.t->self->owner = 0;
+    assert_int_equal(sl_self_owner(job.t), 0);
+    sl_table_charge(job.t, kit_key(1, 1), &job.shape, job.board->now_us, 1, &d);
+    assert_false(d.allowed);
+    assert_int_equal(d.log_fit_us, job.board->now_us + SL_SECOND_US);
+    assert_true(kit_charge(job.t, kit_key(1, 2), &job.shape, 1)); /* one hit needs no list */
+    assert_true(sl_table_reset(job.t, kit_key(1, 1)));
+    assert_true(kit_charge(job.t, kit_key(1, 1), &job.shape, 10));
+    job.t->self->owner = me;
+    sl_table_close(&job.t);
+    munmap(job.board, sizeof *job.board);
+    kit_forget(job.path);
+}
+
 static void two_processes_read_one_clock(void **state)
 {
     (void)state;
@@ -417,6 +482,8 @@ int main(void)
         cmocka_unit_test(a_forked_copy_of_a_private_table_goes_on),
         cmocka_unit_test(a_log_is_not_taken_from_a_living_owner),
         cmocka_unit_test(an_owner_is_the_process_that_registered_and_no_later_one),
+        cmocka_unit_test(an_owner_in_another_container_is_known_by_its_lock_on_the_file),
+        cmocka_unit_test(without_a_place_a_list_admits_nothing),
         cmocka_unit_test(two_processes_read_one_clock),
         cmocka_unit_test(b27_a_node_with_a_late_clock_does_not_refill),
     };
