@@ -55,8 +55,8 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Percent-decodes [r->at, end) once into buf and a NUL; the length goes to *ret_len, or NUL bytes are refused when that is
- * NULL. Leaves r->at at `end`. */
+/* Percent-decodes [r->at, end) once into buf and a NUL; the length goes to *ret_len, or NUL bytes are refused when
+ * that is NULL. Leaves r->at at `end`. */
 static int decode(struct reader *r, const char *part, const char *end, char *buf, size_t size, size_t *ret_len)
 {
     size_t len = 0;
@@ -142,7 +142,7 @@ static int read_host(struct reader *r, const char *end, uint16_t port, struct sl
     if (bracketed)
         r->at++;
     from = r->at;
-    stop = bracketed ? memchr(from, ']', (size_t)(end - from)) : memchr(from, ':', (size_t)(end - from));
+    stop = from < end ? memchr(from, bracketed ? ']' : ':', (size_t)(end - from)) : NULL;
     if (bracketed && !stop)
         return wrong(r, "host", "the closing ] is missing");
     if (!stop)
