@@ -12,8 +12,9 @@
  *   other   hi, bits 30 31 62 63: generation, one more (mod 16) each time the slot is given to another key, so that
  *           a writer who slept meanwhile finds no state it knows. Core leaves these bits alone: counts, costs and
  *           fractions are below 2^30.
- *   log     hi [gen 2 | owner 30 | gen 2 | value 30]. Owner SL_OWNER_INLINE: the log is one hit, made at whole - PERIOD,
- *           and value is its cost. Else value is the chunk where the log begins, and owner is who has it locked, or 0. */
+ *   log     hi [gen 2 | owner 30 | gen 2 | value 30]. Owner SL_OWNER_INLINE: the log is one hit, made at whole -
+ *           PERIOD, and value is its cost. Else value is the chunk where the log begins, and owner is who has it
+ *           locked, or 0. */
 #ifndef SL_TABLE_LAYOUT_H
 #define SL_TABLE_LAYOUT_H
 
