@@ -1,5 +1,5 @@
-/* How long to wait before dialling again: longer each time up to a cap, and at random, so that a fleet that lost one server together
- * does not come back together. Each wait is drawn from [base, 3 x the wait before], cut at the cap. */
+/* How long to wait before dialling again: longer each time up to a cap, and at random, so that a fleet that lost one
+ * server together does not come back together. Each wait is drawn from [base, 3 x the wait before], cut at the cap. */
 #ifndef SL_STORE_BACKOFF_H
 #define SL_STORE_BACKOFF_H
 

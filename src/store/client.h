@@ -6,13 +6,13 @@
  *     ...
  *     sl_client_free(client);                                       what is still open is answered SL_RESULT_CLOSED
  *
- * A call is answered exactly once: by `done` with a reply, an error class (store/result.h) or SL_RESULT_TIMEOUT; or, when it
- * never started, by the value returned at once. It is sent again only when the store has certainly not executed it: after
- * NOSCRIPT (the script is loaded in front of it, once), an unknown module command (as a script), MOVED, ASK and TRYAGAIN, all
- * within its deadline. A lost reply is never a reason to send again.
+ * A call is answered exactly once: by `done` with a reply, an error class (store/result.h) or SL_RESULT_TIMEOUT; or,
+ * when it never started, by the value returned at once. It is sent again only when the store has certainly not
+ * executed it: after NOSCRIPT (the script is loaded in front of it, once), an unknown module command (as a script),
+ * MOVED, ASK and TRYAGAIN, all within its deadline. A lost reply is never a reason to send again.
  *
- * One client a loop; nothing here blocks, and there is no thread. A shard is a master: of Sentinel or a single server the one
- * there is, of a Cluster each that owns slots. Each has one connection, one breaker and its own counters. */
+ * One client a loop; nothing here blocks, and there is no thread. A shard is a master: of Sentinel or a single server
+ * the one there is, of a Cluster each that owns slots. Each has one connection, one breaker and its own counters. */
 #ifndef SL_STORE_CLIENT_H
 #define SL_STORE_CLIENT_H
 
@@ -63,8 +63,8 @@ struct sl_client_config {
     void *owner;
 };
 
-/* Begins to connect and returns at once. Returns 0; SL_EINVALID with a sentence (also for files of the address that cannot be
- * used); or SL_ENOMEM. */
+/* Begins to connect and returns at once. Returns 0; SL_EINVALID with a sentence (also for files of the address that
+ * cannot be used); or SL_ENOMEM. */
 int sl_client_new(const struct sl_client_config *config, struct sl_client **ret_client, char *why, size_t why_size);
 
 /* Answers what is open and frees. Not from inside a callback. Accepts NULL. */
@@ -73,7 +73,8 @@ void sl_client_free(struct sl_client *client);
 /* The reply is borrowed for the call, NULL unless the store answered. May start further calls. */
 typedef void sl_client_done(void *ctx, enum sl_result result, const struct sl_reply *reply);
 
-/* A call of the script: EVALSHA sha1 n key... ask, or MODULE_COMMAND n key... ask. All keys are in one slot. Bytes are copied. */
+/* A call of the script: EVALSHA sha1 n key... ask, or MODULE_COMMAND n key... ask. All keys are in one slot. Bytes
+ * are copied. */
 struct sl_script_call {
     const struct sl_word *keys;
     unsigned n_keys; /* 1 ... */
@@ -81,11 +82,13 @@ struct sl_script_call {
     size_t ask_len;
 };
 
-/* timeout_us: 0 for the client's. Returns SL_RESULT_OK when `done` will be called (never before this returns), else the reason. */
+/* timeout_us: 0 for the client's. Returns SL_RESULT_OK when `done` will be called (never before this returns), else
+ * the reason. */
 enum sl_result sl_client_script(struct sl_client *client, const struct sl_script_call *call, uint64_t timeout_us,
                                 sl_client_done *done, void *ctx);
 
-/* Any other command. `key` says where it goes; NULL: to any shard. It is sent again only after MOVED, ASK and TRYAGAIN. */
+/* Any other command. `key` says where it goes; NULL: to any shard. It is sent again only after MOVED, ASK and
+ * TRYAGAIN. */
 enum sl_result sl_client_command(struct sl_client *client, const struct sl_word *words, size_t n,
                                  const struct sl_word *key, uint64_t timeout_us, sl_client_done *done, void *ctx);
 
@@ -98,7 +101,8 @@ uint64_t sl_client_wait_us(const struct sl_client *client, const char *key, size
 /* At least one shard has been reached, and every one that is known is connected. */
 bool sl_client_ready(const struct sl_client *client);
 
-/* Every shard in turn; counters only grow. Those of servers that left a Cluster are added up under the name "former". */
+/* Every shard in turn; counters only grow. Those of servers that left a Cluster are added up under the name "former".
+ */
 struct sl_shard_stats {
     char name[SL_ENDPOINT_TEXT_MAX];
     uint64_t results[SL_RESULTS];

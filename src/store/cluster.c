@@ -1,6 +1,6 @@
-/* Cluster: the map from slots to masters. Asked at the start, after the first failure of a call (of another server than
- * the one that failed), after MOVED, and every 30 s or so. A new map is taken whole or not at all; a server that no longer
- * owns a slot keeps its connection until what it owes has been answered. */
+/* Cluster: the map from slots to masters. Asked at the start, after the first failure of a call (of another server
+ * than the one that failed), after MOVED, and every 30 s or so. A new map is taken whole or not at all; a server that
+ * no longer owns a slot keeps its connection until what it owes has been answered. */
 #include "store/client_state.h"
 
 #include "base/err.h"

@@ -2,15 +2,15 @@
  *
  *     waiting -> dialling -> greeting -> ready -> waiting ...          idle: nobody wants it now
  *
- * Every new connection says who it is and what it wants, in this order: AUTH, SELECT, ROLE (when only a master will do),
- * COMMAND INFO (does the server have the module?) or PING. Only then is it ready; a refused AUTH or SELECT fails the
- * connection. Calls are written one behind another without waiting, and replies are matched by their order. A call that
- * is given up is forgotten, not its place: its late reply is matched to that place and dropped. What cannot be
- * matched (a reply nobody asked for, bytes that are none) ends the connection.
+ * Every new connection says who it is and what it wants, in this order: AUTH, SELECT, ROLE (when only a master will
+ * do), COMMAND INFO (does the server have the module?) or PING. Only then is it ready; a refused AUTH or SELECT fails
+ * the connection. Calls are written one behind another without waiting, and replies are matched by their order. A
+ * call that is given up is forgotten, not its place: its late reply is matched to that place and dropped. What cannot
+ * be matched (a reply nobody asked for, bytes that are none) ends the connection.
  *
  * Each call is answered exactly once: by its reply, or when the connection fails, unless it was forgotten before.
- * After a connection that worked, calls wait for the next one, which is dialled within the shortest wait; after one that
- * failed to come up they are refused at once until a later dial succeeds. One dial at a time, the waits in
+ * After a connection that worked, calls wait for the next one, which is dialled within the shortest wait; after one
+ * that failed to come up they are refused at once until a later dial succeeds. One dial at a time, the waits in
  * between by store/backoff.h. One thread, the net's. */
 #ifndef SL_STORE_CONN_H
 #define SL_STORE_CONN_H
@@ -112,11 +112,12 @@ void sl_conn_start(struct sl_conn *conn);
 /* Dials now instead of later, when waiting. */
 void sl_conn_hurry(struct sl_conn *conn);
 
-/* Goes elsewhere: drops the connection (calls are answered `result`) and is idle then. Not from inside its callbacks. */
+/* Goes elsewhere: drops the connection (calls are answered `result`) and is idle then. Not from inside its callbacks.
+ */
 void sl_conn_move(struct sl_conn *conn, const struct sl_endpoint *endpoint, enum sl_result result);
 
-/* Sends, or lets the call wait for the connection. Returns SL_RESULT_OK when the answer will come by call->done; else the
- * reason, and done is not called. */
+/* Sends, or lets the call wait for the connection. Returns SL_RESULT_OK when the answer will come by call->done; else
+ * the reason, and done is not called. */
 enum sl_result sl_conn_send(struct sl_conn *conn, struct sl_conn_call *call);
 
 /* The call gives up: done will not be called. */

@@ -1,4 +1,5 @@
-/* A doubly linked list with its links inside the objects: an object may leave whichever list it is on without knowing which. */
+/* A doubly linked list with its links inside the objects: an object may leave whichever list it is on without knowing
+ * which. */
 #ifndef SL_STORE_LIST_H
 #define SL_STORE_LIST_H
 

@@ -33,8 +33,8 @@ struct sl_tls_options {
 struct sl_stream;
 struct sl_timer;
 
-/* What happens to a stream. `opened` comes at most once, after name resolution, connecting and the TLS handshake; `data`
- * any number of times after it; `closed` at most once and last: the stream is gone then. */
+/* What happens to a stream. `opened` comes at most once, after name resolution, connecting and the TLS handshake;
+ * `data` any number of times after it; `closed` at most once and last: the stream is gone then. */
 struct sl_stream_events {
     void (*opened)(void *owner);
     void (*data)(void *owner, const char *bytes, size_t len); /* bytes: borrowed for the call */
@@ -46,11 +46,12 @@ struct sl_net {
     uint64_t (*now_us)(void *ctx);
     /* 64 random bits. */
     uint64_t (*random)(void *ctx);
-    /* Starts to open a stream; tls: NULL for none, borrowed until `closed` or close. Returns NULL when out of memory. */
+    /* Starts to open a stream; tls: NULL for none, borrowed until `closed` or close. Returns NULL when out of memory.
+     */
     struct sl_stream *(*dial)(void *ctx, const struct sl_endpoint *to, const struct sl_tls_options *tls,
                               const struct sl_stream_events *events, void *owner);
-    /* Sends after what was sent before. Returns 0, or SL_EBUSY when the peer has left too much unread, SL_ENOMEM, SL_EIO:
-     * then the caller closes it. */
+    /* Sends after what was sent before. Returns 0, or SL_EBUSY when the peer has left too much unread, SL_ENOMEM,
+     * SL_EIO: then the caller closes it. */
     int (*write)(struct sl_stream *stream, const void *bytes, size_t len);
     /* No event comes after this. */
     void (*close)(struct sl_stream *stream);

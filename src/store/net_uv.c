@@ -13,7 +13,8 @@
 
 enum stream_state { RESOLVING, CONNECTING, SECURING, OPEN };
 
-/* A stream lives until its handle is closed and its name resolved; `abandoned` once nobody wants its events any more. */
+/* A stream lives until its handle is closed and its name resolved; `abandoned` once nobody wants its events any more.
+ */
 struct sl_stream {
     struct sl_net_uv *net;
     const struct sl_stream_events *events;

@@ -1,5 +1,5 @@
-/* The store client's net (store/net.h) on a libuv loop: TCP by name or address, UNIX sockets, TLS. libuv is spoken to from net_uv.c
- * and timer_uv.c alone.
+/* The store client's net (store/net.h) on a libuv loop: TCP by name or address, UNIX sockets, TLS. libuv is spoken to
+ * from net_uv.c and timer_uv.c alone.
  *
  *     struct sl_net_uv net;
  *     sl_net_uv_init(&net, loop, &alloc);
@@ -8,7 +8,8 @@
  *         uv_run(loop, UV_RUN_ONCE);                what was closed goes within a turn or two
  *     sl_net_uv_fini(&net);
  *
- * Belongs to the loop's thread. Names are resolved in libuv's thread pool; everything else stays on the loop. */
+ * Belongs to the loop's thread, in which SIGPIPE must be ignored or blocked: libuv writes to sockets that may be
+ * closed. Names are resolved in libuv's thread pool; everything else stays on the loop. */
 #ifndef SL_STORE_NET_UV_H
 #define SL_STORE_NET_UV_H
 
@@ -29,8 +30,8 @@ struct sl_net_uv {
     unsigned n_open;  /* streams and timers that are not gone yet */
     unsigned unlucky; /* dials given up before they opened: the next one begins with another address of the name */
     uint64_t seed;
-    /* TLS contexts, by the options they were made of, written out; one whose handshake failed is made anew, from the files as
-     * they are then */
+    /* TLS contexts, by the options they were made of, written out; one whose handshake failed is made anew, from the
+     * files as they are then */
     struct {
         char *options; /* NULL: a free place */
         struct sl_tls_keys *keys;

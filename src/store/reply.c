@@ -175,8 +175,8 @@ static int refuse(struct sl_reply_reader *reader, const char *why, const char **
     return SL_EFORMAT;
 }
 
-/* hiredis waits for whatever length is announced; what cannot end within the bounds is refused at once. The part that is not
- * read yet begins at buf + pos, after its type byte when the current task has a type. */
+/* hiredis waits for whatever length is announced; what cannot end within the bounds is refused at once. The part that
+ * is not read yet begins at buf + pos, after its type byte when the current task has a type. */
 static bool announces_too_much(const struct sl_reply_reader *reader)
 {
     const redisReader *h = reader->hiredis;

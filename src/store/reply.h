@@ -1,5 +1,5 @@
-/* Replies of a store, read out of a stream of bytes. hiredis' reader (RESP2) takes the stream apart and is spoken to from
- * reply.c alone; what it finds is kept here, within bounds, in memory that the next reply reuses. */
+/* Replies of a store, read out of a stream of bytes. hiredis' reader (RESP2) takes the stream apart and is spoken to
+ * from reply.c alone; what it finds is kept here, within bounds, in memory that the next reply reuses. */
 #ifndef SL_STORE_REPLY_H
 #define SL_STORE_REPLY_H
 
@@ -24,7 +24,8 @@ struct sl_reply {
 
 /* True when it is a status or a string of exactly these bytes. */
 bool sl_reply_is(const struct sl_reply *reply, const char *text);
-/* True when it is a string (or status) that fits a NUL-terminated buffer of `size` and holds no zero byte; copies it. */
+/* True when it is a string (or status) that fits a NUL-terminated buffer of `size` and holds no zero byte; copies it.
+ */
 bool sl_reply_copy(const struct sl_reply *reply, char *buf, size_t size);
 /* True for an array of at least n elements. */
 bool sl_reply_is_array(const struct sl_reply *reply, size_t n);
@@ -38,8 +39,8 @@ void sl_reply_reader_free(struct sl_reply_reader *reader); /* accepts NULL */
 /* Takes the next bytes of the stream. Returns 0, or SL_ENOMEM. */
 int sl_reply_feed(struct sl_reply_reader *reader, const char *bytes, size_t len);
 
-/* The next reply. Returns 1 and the reply, borrowed until the next call of either function; 0 when more bytes are needed; or
- * SL_EFORMAT, after which the stream is of no use, with *ret_why saying what was wrong. */
+/* The next reply. Returns 1 and the reply, borrowed until the next call of either function; 0 when more bytes are
+ * needed; or SL_EFORMAT, after which the stream is of no use, with *ret_why saying what was wrong. */
 int sl_reply_next(struct sl_reply_reader *reader, const struct sl_reply **ret_reply, const char **ret_why);
 
 #endif

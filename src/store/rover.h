@@ -1,8 +1,8 @@
 /* Asks one question of whichever of several servers answers it: who the master is, who serves which slot.
  *
- * Asks the server that answered last; when that does not answer within its deadline, or not usefully, the next, and so on
- * round. Asks when told to (not more often than every 100 ms +- 50 %), and by itself now and then. A whole round without
- * an answer is told, and the rounds after it come slower. Own connection, one question at a time. */
+ * Asks the server that answered last; when that does not answer within its deadline, or not usefully, the next, and
+ * so on round. Asks when told to (not more often than every 100 ms +- 50 %), and by itself now and then. A whole
+ * round without an answer is told, and the rounds after it come slower. Own connection, one question at a time. */
 #ifndef SL_STORE_ROVER_H
 #define SL_STORE_ROVER_H
 
@@ -36,7 +36,8 @@ struct sl_rover {
     bool on;
 };
 
-/* Set up: conn_config (its callbacks are ignored), the callbacks, words and period_us beforehand. Returns 0 or SL_ENOMEM. */
+/* Set up: conn_config (its callbacks are ignored), the callbacks, words and period_us beforehand. Returns 0 or
+ * SL_ENOMEM. */
 int sl_rover_init(struct sl_rover *rover, const struct sl_conn_config *conn_config, const struct sl_endpoint *endpoints,
                   unsigned n);
 void sl_rover_fini(struct sl_rover *rover); /* also when never initialised, but zeroed */

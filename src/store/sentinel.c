@@ -1,7 +1,7 @@
 /* Sentinel: three or more watchers know which server is the master. Asked at the start, when a call fails, and every
- * second or so; and one of them is listened to, because it says at once when the master changes. What a Sentinel says is
- * believed only as far as the server itself agrees that it is a master (ROLE, in the greeting): a Sentinel that missed
- * a failover is passed over for the next. */
+ * second or so; and one of them is listened to, because it says at once when the master changes. What a Sentinel says
+ * is believed only as far as the server itself agrees that it is a master (ROLE, in the greeting): a Sentinel that
+ * missed a failover is passed over for the next. */
 #include "store/client_state.h"
 
 #include "base/err.h"

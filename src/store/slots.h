@@ -16,11 +16,11 @@ struct sl_slot_range {
     struct sl_endpoint master;
 };
 
-/* Reads the reply to CLUSTER SLOTS, range after range. An empty or absent host means the server that was asked (`asked`). Of
- * later additions (node id, metadata, whatever else) only the address in the metadata is used, when the host is
- * "?": the server then knows no name of its own. A range whose server cannot be told has host "". Unknown extra elements
- * are ignored. Returns the number of ranges, or SL_EFORMAT, or SL_ENOMEM; then nothing is returned. The caller frees
- * *ret_ranges (sl_free). */
+/* Reads the reply to CLUSTER SLOTS, range after range. An empty or absent host means the server that was asked
+ * (`asked`). Of later additions (node id, metadata, whatever else) only the address in the metadata is used, when the
+ * host is "?": the server then knows no name of its own. A range whose server cannot be told has host "". Unknown
+ * extra elements are ignored. Returns the number of ranges, or SL_EFORMAT, or SL_ENOMEM; then nothing is returned.
+ * The caller frees *ret_ranges (sl_free). */
 int sl_slots_read(const struct sl_reply *reply, const struct sl_endpoint *asked, const struct sl_alloc *alloc,
                   struct sl_slot_range **ret_ranges);
 
@@ -28,8 +28,8 @@ int sl_slots_read(const struct sl_reply *reply, const struct sl_endpoint *asked,
 unsigned sl_slots_servers(const struct sl_reply *reply, const struct sl_endpoint *asked,
                           struct sl_endpoint *ret_endpoints, unsigned max);
 
-/* Reads the error "MOVED slot host:port" or "ASK slot host:port". An empty host is the server that answered. Returns 0, or
- * SL_EFORMAT. */
+/* Reads the error "MOVED slot host:port" or "ASK slot host:port". An empty host is the server that answered. Returns
+ * 0, or SL_EFORMAT. */
 int sl_slots_redirect(const char *text, size_t len, const struct sl_endpoint *asked, unsigned *ret_slot,
                       struct sl_endpoint *ret_endpoint);
 

@@ -1,7 +1,7 @@
 /* The client's end of TLS, over memory: ciphertext in, plaintext out, and back. For store/net_uv.c.
  *
- * TLS 1.2 and newer. Unless told otherwise the server's chain must lead to a trusted certificate and name the host that was
- * dialled. One context a kind of options, one session a stream; one thread. */
+ * TLS 1.2 and newer. Unless told otherwise the server's chain must lead to a trusted certificate and name the host
+ * that was dialled. One context a kind of options, one session a stream; one thread. */
 #ifndef SL_STORE_TLS_H
 #define SL_STORE_TLS_H
 

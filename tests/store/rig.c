@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <openssl/sha.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,16 +32,25 @@ static void on_event(void *owner, const struct sl_client_event *event)
         rig->cause = event->cause;
 }
 
+static uint64_t shifted_now_us(void *ctx)
+{
+    struct rig *rig = SL_CONTAINER(ctx, struct rig, net);
+
+    return uv_hrtime() / 1000 + rig->ahead_us;
+}
+
 void rig_init(struct rig *rig, const char *url)
 {
     unsigned char digest[SHA_DIGEST_LENGTH];
     char why[512];
 
+    signal(SIGPIPE, SIG_IGN);
     memset(rig, 0, sizeof *rig);
     rig->alloc = sl_alloc_system();
     assert_int_equal(uv_loop_init(&rig->loop), 0);
     assert_int_equal(uv_timer_init(&rig->loop, &rig->tick), 0);
     assert_int_equal(sl_net_uv_init(&rig->net, &rig->loop, &rig->alloc), 0);
+    rig->net.net.now_us = shifted_now_us;
     if (sl_store_url_parse(url, &rig->url, why, sizeof why) || sl_store_url_read_files(&rig->url, why, sizeof why))
         fail_msg("%s", why);
     SHA1((const unsigned char *)script, sizeof script - 1, digest);

@@ -21,6 +21,7 @@ struct rig {
     struct sl_store_url url;
     struct sl_client_config config;
     struct sl_client *client;
+    uint64_t ahead_us; /* how far the client's clock is ahead of the loop's; a test may move it on */
     char sha1[41];
     /* what was told */
     unsigned connected, disconnected, opened, closed, failovers;
@@ -36,8 +37,8 @@ struct answer {
     char text[256];
 };
 
-/* Sets up the loop and a config: the script increments KEYS[1] and returns the count; timeout 5 s. The test may change rig->config,
- * then calls rig_open. */
+/* Sets up the loop and a config: the script increments KEYS[1] and returns the count; timeout 5 s. The test may
+ * change rig->config, then calls rig_open. */
 void rig_init(struct rig *rig, const char *url);
 void rig_open(struct rig *rig);
 /* Frees the client and the loop; fails when something is left over. */
@@ -93,7 +94,8 @@ struct puppet {
     struct rig *rig;
     struct strings *strings;             /* connections */
     unsigned n_open, accepted, received; /* received: calls of the script */
-    /* Answers to one command (its bytes): writes into `reply` and returns the length; 0: says nothing; -1: hangs up. NULL: all is well. */
+    /* Answers to one command (its bytes): writes into `reply` and returns the length; 0: says nothing; -1: hangs up.
+     * NULL: all is well. */
     int (*speak)(struct puppet *puppet, const char *command, char *reply, size_t size);
 };
 

@@ -323,8 +323,8 @@ static void test_random_walk_beside_the_model(void **state)
     assert_true(visits[0] > 10000 && visits[1] > 1000 && visits[2] > 10000); /* the walk has been everywhere */
 }
 
-/* B140: 20 daemons of 16 connections dialled in lockstep at 0, 50, 100 ms, ... Here: in whatever second after the first, no 100 ms
- * hold more than a fifth of its dials. */
+/* B140: 20 daemons of 16 connections dialled in lockstep at 0, 50, 100 ms, ... Here: in whatever second after the
+ * first, no 100 ms hold more than a fifth of its dials. */
 static void test_b140_dials_are_spread(void **state)
 {
     enum { CONNECTIONS = 320, PARTS = 300 };

@@ -130,7 +130,7 @@ static void test_b132_half_a_reply_then_close(void **state)
     rig_open(&rig);
     answer = rig_count(&rig, "k");
     assert_int_equal(answer.result, SL_RESULT_LOST);
-    assert_int_equal(rig_count(&rig, "k").result, SL_RESULT_OK);
+    rig_until_ok(&rig, "k");
     stop();
 }
 
@@ -338,6 +338,7 @@ static void test_errors_are_told_apart_and_counted(void **state)
     error_text = NULL;
     start(speak_error);
     rig_open(&rig);
+    rig_until_ok(&rig, "k");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t counted = rig_total(&rig, cases[i].result);
         unsigned accepted = puppet.accepted;
@@ -397,9 +398,10 @@ static void test_b128_a_thousand_losses(void **state)
             good += answers[i].result == SL_RESULT_OK;
             lost += answers[i].result == SL_RESULT_LOST;
         }
+        rig.ahead_us += 700000; /* an open breaker lets the next one through */
     }
-    assert_true(good > 100);
-    assert_true(lost > 100);
+    assert_true(good > 1000);
+    assert_true(lost > 1000);
     countdown = 0;
     stop();
     snprintf(address, sizeof address, "redis+unix://%s", path);

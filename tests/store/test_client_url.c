@@ -90,7 +90,8 @@ static void test_ipv6(void **state)
     bad("redis://[::1]6379", "only :port");
 }
 
-/* B125: a password with characters that mean something in a URL was cut at the #, sent undecoded, or had + turned into a space. */
+/* B125: a password with characters that mean something in a URL was cut at the #, sent undecoded, or had + turned
+ * into a space. */
 static void test_b125_password_with_url_characters(void **state)
 {
     (void)state;
