@@ -16,7 +16,7 @@ setup: ## Install the packages that are missing for everything below
 
 build: ## Build what ships into build/bin and build/lib
 	@scripts/setup build
-	@scripts/build release
+	@scripts/build release ship
 
 run: build ## Build and start sluiced on its embedded store with POLICY (deploy/policy.example.yaml)
 	@exec build/bin/sluiced --policy $(POLICY) $(ARGS)

@@ -9,6 +9,8 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT SLUICE_SANITIZE AND NOT SLUICE_FU
   set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-ffat-lto-objects)
+    # Tests take the machine code beside the bytecode: optimising at link time would compile the whole engine anew for each of them.
+    set(SLUICE_TEST_LINK_OPTIONS -fno-lto)
   endif()
 endif()
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")

@@ -1,3 +1,11 @@
+# `ship`: everything that is shipped, without the tests.
+add_custom_target(ship)
+foreach(target sluiced sluice_command sluice sluice_static manual sluice_redis)
+  if(TARGET ${target})
+    add_dependencies(ship ${target})
+  endif()
+endforeach()
+
 # `make package`: what is installed besides programs, libraries and manual pages, and the Debian package and archive of it all.
 install(FILES ${PROJECT_SOURCE_DIR}/deploy/sluiced.service DESTINATION lib/systemd/system)
 install(FILES ${PROJECT_SOURCE_DIR}/deploy/sluiced.yaml DESTINATION /etc/sluice)
