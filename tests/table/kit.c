@@ -44,6 +44,8 @@ const char *kit_path(void)
     char folder[300], *path = malloc(320);
 
     snprintf(folder, sizeof folder, "%s/sluice-table-XXXXXX", tmp && strlen(tmp) < 200 ? tmp : "/tmp");
+    if (!path)
+        abort();
     if (!mkdtemp(folder))
         fail_msg("%s: %s", folder, strerror(errno));
     snprintf(path, 320, "%s/table", folder);
