@@ -9,7 +9,7 @@
 struct sl_shape kit_shape(enum sl_algorithm algorithm, const char *text, uint32_t burst)
 {
     struct sl_rate rate;
-    struct sl_shape shape;
+    struct sl_shape shape = {0};
     const char *why = "";
 
     if (sl_rate_parse(text, strlen(text), &rate, &why) || sl_shape_init(&shape, algorithm, &rate, burst, &why))
