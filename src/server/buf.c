@@ -17,7 +17,7 @@ char *sl_buf_grow(struct sl_buf *buf, size_t n)
     size_t cap = buf->cap ? buf->cap : FIRST_CAP;
     char *data;
 
-    if (buf->failed || n > buf->max - buf->len) {
+    if (buf->failed || !buf->max || n > buf->max - buf->len) {
         buf->failed = true;
         return NULL;
     }

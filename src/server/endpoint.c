@@ -61,7 +61,7 @@ static bool split(const char *text, char host[256], char port[8])
     const char *from = text;
 
     if (!colon || !colon[1] || strlen(colon + 1) > 5 || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
-        atol(colon + 1) > 65535 || len > 255)
+        strtol(colon + 1, NULL, 10) > 65535 || len > 255)
         return false;
     if (*from == '[') {
         if (len < 3 || from[len - 1] != ']')
@@ -207,7 +207,7 @@ static int bind_unix(struct sl_endpoint *e, unsigned mode, char *ret_why, size_t
 {
     const struct sockaddr_un *un = (const struct sockaddr_un *)&e->addr;
     const char *why;
-    struct stat st;
+    struct stat st = {0};
     int fd = new_socket(e), error;
 
     if (fd < 0)

@@ -338,8 +338,10 @@ void sl_http2_free(struct sl_http2 *h2)
 {
     if (!h2)
         return;
-    while (h2->streams.next != &h2->streams)
-        stream_free(h2, h2->streams.next);
+    for (struct stream *s = h2->streams.next, *next; s != &h2->streams; s = next) {
+        next = s->next;
+        stream_free(h2, s);
+    }
     nghttp2_session_del(h2->session);
     free(h2);
 }

@@ -48,9 +48,7 @@ static int ask(struct door *door, enum sl_listener_kind listener, const char *wa
     struct sl_http_request q = {.base = text, .fields = fields, .trusted_channel = door->unix_socket};
 
     assert_true(strlen(wanted) < sizeof text - 1);
-    strcpy(text, wanted);
-    if (!strchr(text, '\n'))
-        strcat(text, "\n");
+    snprintf(text, sizeof text, "%s%s", wanted, strchr(wanted, '\n') ? "" : "\n");
     line_end = strchr(text, '\n');
     space = strchr(text, ' ');
     q.method_text = (struct sl_span){text, (size_t)(space - text)};

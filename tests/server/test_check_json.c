@@ -89,7 +89,7 @@ static void batches_are_read_in_order(void **state)
     (void)state;
     for (int i = 0; i < SLUICE_BATCH_MAX; i++)
         at += sprintf(at, "%c{\"key\":\"k%d\",\"cost\":%d,\"labels\":{\"n\":\"%d\"}}", i ? ',' : '[', i, i, i);
-    strcpy(at, "]");
+    sprintf(at, "]");
     assert_int_equal(parse(body), 0);
     assert_true(in.batch);
     assert_int_equal(in.n, SLUICE_BATCH_MAX);
@@ -100,7 +100,7 @@ static void batches_are_read_in_order(void **state)
         assert_int_equal(in.requests[i].cost, i);
         assert_span(in.requests[i].labels[0].value, in.requests[i].labels[0].value_len, want);
     }
-    strcpy(at, ",{\"key\":\"one too many\"}]");
+    sprintf(at, ",{\"key\":\"one too many\"}]");
     assert_int_not_equal(parse(body), 0);
     assert_string_equal(error.field, "[1000]");
 }
@@ -185,10 +185,10 @@ static void seventeen_labels_are_too_many(void **state)
     (void)state;
     for (int i = 0; i < SLUICE_LABELS_MAX; i++)
         at += sprintf(at, "%s\"l%d\":\"v\"", i ? "," : "", i);
-    strcpy(at, "}}");
+    sprintf(at, "}}");
     assert_int_equal(parse(body), 0);
     assert_int_equal(in.requests[0].n_labels, SLUICE_LABELS_MAX);
-    strcpy(at, ",\"more\":\"v\"}}");
+    sprintf(at, ",\"more\":\"v\"}}");
     assert_int_not_equal(parse(body), 0);
     assert_string_equal(error.field, "labels");
 }
@@ -203,7 +203,7 @@ static void b168_deep_nesting_is_refused_at_once(void **state)
     assert_int_not_equal(parse_bytes(deep, sizeof deep), 0);
     assert_string_equal(error.field, "[0]");
     for (size_t i = 0; i + 5 <= 500000; i += 5)
-        memcpy(deep + i, "{\"a\":", 5);
+        memcpy(deep + i, (const char[]){'{', '"', 'a', '"', ':'}, 5);
     assert_int_not_equal(parse_bytes(deep, 500000), 0);
     assert_string_equal(error.field, "a");
     assert_int_equal(parse("[{\"key\":\"the deepest there is\",\"labels\":{\"x\":\"y\"}}]"), 0);
@@ -262,10 +262,9 @@ static void jansson_agrees_on_mutations(void **state)
     for (int i = 0; i < 100000; i++) {
         const char *from = seeds[random_below(sizeof seeds / sizeof *seeds)];
         char body[512];
-        size_t len = strlen(from);
         const char *difference;
+        size_t len = (size_t)snprintf(body, sizeof body, "%s", from);
 
-        memcpy(body, from, len);
         len = mutate(body, len);
         difference = json_disagreement(body, len);
         if (difference)

@@ -132,7 +132,7 @@ static void only_our_own_path_is_removed(void **state)
     struct stat st;
 
     (void)state;
-    strcpy(folder + strlen(folder) - 6, "XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/sluice-endpoint-XXXXXX");
     assert_non_null(mkdtemp(folder));
     snprintf(address, sizeof address, "unix:%s/s", folder);
     assert_int_equal(open_endpoint(address), 0);

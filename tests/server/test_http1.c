@@ -256,7 +256,7 @@ static void b166_pipelined_requests_keep_their_order(void **state)
             w += (size_t)sprintf(want + w, "POST /%d keep Host=x Transfer-Encoding=chunked body=abc\n", i);
         }
     }
-    strcpy(want + w, "end\n");
+    sprintf(want + w, "end\n");
     for (size_t step = 0; step < 9; step++) {
         read_stream(bytes, n, step, &limits, cut);
         assert_string_equal(cut, want);

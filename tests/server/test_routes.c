@@ -314,13 +314,11 @@ static void b146_one_help_and_type_a_family(void **state)
     body = door_body(&d);
     assert_int_equal(count_lines(body, "# HELP "), count_lines(body, "# TYPE "));
     for (const char *line = strstr(body, "# TYPE "); line; line = strstr(line + 1, "# TYPE ")) {
-        char name[128];
+        char name[128], prefix[256];
 
         assert_int_equal(sscanf(line, "# TYPE %100s", name), 1);
-        strcat(name, " ");
-        memmove(name + 7, name, strlen(name) + 1);
-        memcpy(name, "# TYPE ", 7);
-        assert_int_equal(count_lines(body, name), 1);
+        snprintf(prefix, sizeof prefix, "# TYPE %s ", name);
+        assert_int_equal(count_lines(body, prefix), 1);
     }
     door_close(&d);
 }
