@@ -30,12 +30,12 @@ void sl_diags_fini(struct sl_diags *diags)
 /* Where a finding belongs: findings of one file stand together, the file found first is first, and lines ascend. */
 static size_t place(const struct sl_diags *diags, const char *file, unsigned line, unsigned column)
 {
-    size_t i = diags->n, after_file = diags->n;
+    size_t i = diags->n;
 
-    while (i > 0 && strcmp(diags->list[i - 1].file, file))
+    while (i > 0 && strcmp(diags->list[i - 1].file, file) != 0)
         i--;
     if (i == 0)
-        return after_file;
+        return diags->n; /* the first of its file */
     while (i > 0 && !strcmp(diags->list[i - 1].file, file) &&
            (diags->list[i - 1].line > line || (diags->list[i - 1].line == line && diags->list[i - 1].column > column)))
         i--;

@@ -109,7 +109,9 @@ static bool read_labels(struct sl_reader *r, const struct sl_node *value, const 
     if (value->n < 1 || value->n > SLUICE_LABELS_MAX)
         return sl_read_error(r, value, "expected 1 to %d labels, not %zu", SLUICE_LABELS_MAX, value->n);
     labels->list = sl_read_alloc(r, value->n, sizeof *labels->list);
-    for (const struct sl_node *member = value->first; member && labels->list; member = member->next) {
+    if (!labels->list)
+        return false;
+    for (const struct sl_node *member = value->first; member; member = member->next) {
         size_t base = sl_path_field(&r->path, member->key->text, member->key->len);
 
         ok &= read_label(r, member, labels);
@@ -191,7 +193,9 @@ static bool read_per(struct sl_reader *r, const struct sl_node *value, const str
     if (!sl_read_is_list(r, value))
         return false;
     per->labels = sl_read_alloc(r, SLUICE_LABELS_MAX, sizeof *per->labels);
-    for (const struct sl_node *item = value->first; item && per->labels; item = item->next) {
+    if (!per->labels)
+        return false;
+    for (const struct sl_node *item = value->first; item; item = item->next) {
         size_t base = sl_path_index(&r->path, i++);
 
         ok &= read_dimension(r, item, per);

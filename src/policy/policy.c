@@ -14,13 +14,12 @@
 static char *keys_path(struct sl_load *load)
 {
     const char *name = load->draft.tiers.keys_file, *slash = strrchr(load->reader.file, '/');
-    size_t folder = name[0] == '/' || !slash ? 0 : (size_t)(slash - load->reader.file) + 1, len = strlen(name);
-    char *path = sl_read_alloc(&load->reader, folder + len + 1, 1);
+    size_t folder = name[0] == '/' || !slash ? 0 : (size_t)(slash - load->reader.file) + 1;
+    size_t size = folder + strlen(name) + 1;
+    char *path = sl_read_alloc(&load->reader, size, 1);
 
-    if (path) {
-        memcpy(path, load->reader.file, folder);
-        memcpy(path + folder, name, len);
-    }
+    if (path)
+        snprintf(path, size, "%.*s%s", (int)folder, load->reader.file, name);
     return path;
 }
 

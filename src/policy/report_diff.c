@@ -45,10 +45,16 @@ static json_t *differing_fields(json_t *from, json_t *to)
     json_t *fields = json_array(), *value;
     const char *name;
 
-    json_object_foreach(from, name, value) if (strcmp(name, "line") != 0 && !same(value, json_object_get(to, name)))
-        add_field(fields, name, value, json_object_get(to, name));
-    json_object_foreach(to, name, value) if (strcmp(name, "line") != 0 && !json_object_get(from, name))
-        add_field(fields, name, NULL, value);
+    json_object_foreach(from, name, value)
+    {
+        if (strcmp(name, "line") != 0 && !same(value, json_object_get(to, name)))
+            add_field(fields, name, value, json_object_get(to, name));
+    }
+    json_object_foreach(to, name, value)
+    {
+        if (strcmp(name, "line") != 0 && !json_object_get(from, name))
+            add_field(fields, name, NULL, value);
+    }
     return fields;
 }
 
@@ -260,7 +266,11 @@ static json_t *find_named(json_t *list, const json_t *name)
     json_t *item;
     size_t i;
 
-    json_array_foreach(list, i, item) if (json_equal(json_object_get(item, "name"), name)) return item;
+    json_array_foreach(list, i, item)
+    {
+        if (json_equal(json_object_get(item, "name"), name))
+            return item;
+    }
     return NULL;
 }
 
@@ -271,8 +281,12 @@ static void diff_endpoints(json_t *from, json_t *to, json_t *changes)
 
     if (json_equal(from, to))
         return;
-    json_array_foreach(from, i, item) if (!find_named(to, json_object_get(item, "name"))) json_object_set(
-        add_change(changes, "endpoint_removed", json_string_value(json_object_get(item, "name"))), "endpoint", item);
+    json_array_foreach(from, i, item)
+    {
+        if (!find_named(to, json_object_get(item, "name")))
+            json_object_set(add_change(changes, "endpoint_removed", json_string_value(json_object_get(item, "name"))),
+                            "endpoint", item);
+    }
     json_array_foreach(to, i, item)
     {
         other = find_named(from, json_object_get(item, "name"));
@@ -335,8 +349,14 @@ static json_t *common_names(json_t *list, json_t *other)
     json_t *common = json_array(), *name, *candidate;
     size_t i, k;
 
-    json_array_foreach(list, i, name) json_array_foreach(other, k, candidate) if (json_equal(name, candidate))
-        json_array_append(common, name);
+    json_array_foreach(list, i, name)
+    {
+        json_array_foreach(other, k, candidate)
+        {
+            if (json_equal(name, candidate))
+                json_array_append(common, name);
+        }
+    }
     return common;
 }
 
@@ -450,6 +470,9 @@ void sl_policy_diff_text(const struct sl_policy *from, const struct sl_policy *t
         fputs("out of memory\n", out);
     else if (!json_array_size(json_object_get(diff, "changes")))
         fputs("no change\n", out);
-    json_array_foreach(json_object_get(diff, "changes"), i, change) print_change(change, out);
+    json_array_foreach(json_object_get(diff, "changes"), i, change)
+    {
+        print_change(change, out);
+    }
     json_decref(diff);
 }

@@ -400,12 +400,23 @@ void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_
     if (json_object_get(endpoint, "glob"))
         fprintf(out, " (by `%s`)", string_of(endpoint, "glob"));
     json_array_foreach(json_object_get(endpoint, "also"), i, item)
+    {
         fprintf(out, "\n          not %s (`%s`): %s", string_of(item, "endpoint"), string_of(item, "glob"),
                 string_of(item, "why"));
+    }
     fprintf(out, "\ntier      %s (%s)\n", string_of(tier, "name"), string_of(tier, "from"));
-    json_array_foreach(json_object_get(e, "layers"), i, item) print_layer(item, out);
+    json_array_foreach(json_object_get(e, "layers"), i, item)
+    {
+        print_layer(item, out);
+    }
     fprintf(out, "outcome   %s\n", string_of(e, "outcome"));
-    json_array_foreach(json_object_get(e, "buckets"), i, item) print_bucket(item, "bucket", out);
-    json_array_foreach(json_object_get(e, "dry_run"), i, item) print_bucket(item, "dry run", out);
+    json_array_foreach(json_object_get(e, "buckets"), i, item)
+    {
+        print_bucket(item, "bucket", out);
+    }
+    json_array_foreach(json_object_get(e, "dry_run"), i, item)
+    {
+        print_bucket(item, "dry run", out);
+    }
     json_decref(e);
 }

@@ -4,6 +4,7 @@
 #include "policy/path.h"
 #include "policy/text.h"
 
+#include <assert.h>
 #include <libfyaml.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -249,6 +250,7 @@ static int on_end(struct builder *b)
 {
     const struct sl_node *node = b->levels[--b->depth].node;
 
+    assert(node);
     return node->kind == SL_NODE_MAP ? check_duplicates(b, node) : 0;
 }
 

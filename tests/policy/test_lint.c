@@ -43,10 +43,10 @@ static void many_limits_without_a_failure_mode_are_summed_up(void **state)
     (void)state;
     for (int i = 0; i < 25; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "  - {name: l%d, tier: t%d, rate: 1/s}\n", i, i);
-    strcat(text, "tiers: {keys: {");
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s", "tiers: {keys: {");
     for (int i = 0; i < 25; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%sk%d: t%d", i ? ", " : "", i, i);
-    strcat(text, "}}\n");
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s", "}}\n");
     loaded = load_text(text);
     assert_int_equal(loaded.diags.n_warnings, 11);
     expect_warning(&loaded, 0, 0, "limits", "15 more limits");

@@ -31,7 +31,7 @@ static json_t *at(json_t *value, const char *path)
         size_t len = strcspn(path, ".");
 
         snprintf(step, sizeof step, "%.*s", (int)len, path);
-        value = json_is_array(value) ? json_array_get(value, (size_t)atoi(step)) : json_object_get(value, step);
+        value = json_is_array(value) ? json_array_get(value, strtoul(step, NULL, 10)) : json_object_get(value, step);
         path += len + (path[len] == '.');
     }
     return value;
@@ -357,8 +357,8 @@ static void many_changed_keys_are_summed_up(void **state)
         snprintf(from + strlen(from), sizeof from - strlen(from), "%sk%d: a", i ? ", " : "", i);
         snprintf(to + strlen(to), sizeof to - strlen(to), "%sk%d: b", i ? ", " : "", i);
     }
-    strcat(from, "}}\n");
-    strcat(to, "}}\n");
+    snprintf(from + strlen(from), sizeof from - strlen(from), "%s", "}}\n");
+    snprintf(to + strlen(to), sizeof to - strlen(to), "%s", "}}\n");
     diff = diff_of(from, to);
     assert_int_equal(json_array_size(at(diff, "changes")), 101);
     contains_text(diff, "changes.100.name", "50 more keys");
