@@ -1,5 +1,7 @@
 #include "policy/diag.h"
 
+#include "policy/text.h"
+
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
@@ -75,6 +77,18 @@ static bool fill(struct sl_diags *diags, struct sl_diag *diag, const char *file,
     return false;
 }
 
+/* Messages quote what files hold, also bytes that are no text, and may be cut in the middle of a character. */
+static void make_printable(char *text)
+{
+    size_t len = strlen(text), at = 0;
+
+    while ((at += sl_text_utf8_prefix(text + at, len - at)) < len)
+        text[at] = '?';
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 void sl_diags_add(struct sl_diags *diags, enum sl_severity severity, const char *file, unsigned line, unsigned column,
                   const char *field, const char *format, ...)
 {
@@ -89,6 +103,7 @@ void sl_diags_add(struct sl_diags *diags, enum sl_severity severity, const char 
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    make_printable(message);
     if (!diags->list || !make_room(diags, severity) || !fill(diags, &diag, file, field ? field : "", message)) {
         diags->n_dropped++;
         return;

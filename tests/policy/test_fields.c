@@ -2,7 +2,10 @@
  * `@` marks the place that the one error must name; it is taken out before loading. */
 #include "support.h"
 
+#include "policy/draft.h"
+
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct wrong {
@@ -389,6 +392,17 @@ static void findings_are_bounded_and_errors_outlive_warnings(void **state)
     sl_diags_fini(&diags);
 }
 
+static void messages_are_always_text(void **state)
+{
+    struct sl_diags diags;
+
+    (void)state;
+    sl_diags_init(&diags, sl_alloc_system());
+    sl_diags_add(&diags, SL_DIAG_ERROR, "f", 1, 1, "", "a\xffz \xc3\xa9 \x01 \xe2\x82");
+    assert_string_equal(diags.list[0].message, "a?z \xc3\xa9 ? ??");
+    sl_diags_fini(&diags);
+}
+
 static void defaults_apply_where_a_limit_is_silent(void **state)
 {
     struct sl_policy *policy =
@@ -533,6 +547,41 @@ static void the_store_keeps_shorter_logs(void **state)
     unload(&loaded);
 }
 
+/* ---- the reference ---------------------------------------------------------------------------------------------- */
+
+static char *read_docs(void)
+{
+    FILE *f = fopen(SLUICE_SOURCE_DIR "/docs/policy.md", "rb");
+    char *text = calloc(1, 1 << 20);
+
+    assert_non_null(f);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 20) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+static void the_reference_has_every_row_of_every_table(void **state)
+{
+    static const struct sl_fields *const tables[] = {&sl_policy_fields, &sl_limit_fields,    &sl_identity_fields,
+                                                     &sl_http_fields,   &sl_tiers_fields,    &sl_endpoint_fields,
+                                                     &sl_rate_fields,   &sl_ceiling_fields,  &sl_lease_fields,
+                                                     &sl_sync_fields,   &sl_dedicated_fields};
+    char *docs = read_docs(), row[600];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (unsigned k = 0; k < tables[i]->n; k++) {
+            const struct sl_field *field = &tables[i]->list[k];
+
+            snprintf(row, sizeof row, "| `%s` | %s | %s | %s |\n", field->name, field->type, field->fallback,
+                     field->sentence);
+            if (!strstr(docs, row))
+                fail_msg("docs/policy.md lacks this row: %s", row);
+        }
+    free(docs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -545,12 +594,14 @@ int main(void)
         cmocka_unit_test(all_errors_come_in_one_pass_in_order),
         cmocka_unit_test(findings_print_as_a_compiler_does),
         cmocka_unit_test(findings_are_bounded_and_errors_outlive_warnings),
+        cmocka_unit_test(messages_are_always_text),
         cmocka_unit_test(defaults_apply_where_a_limit_is_silent),
         cmocka_unit_test(default_rates_yield_to_a_rate),
         cmocka_unit_test(an_error_in_defaults_is_told_once_where_it_stands),
         cmocka_unit_test(layers_and_label_names_are_bounded),
         cmocka_unit_test(doors_get_identity_and_http),
         cmocka_unit_test(the_store_keeps_shorter_logs),
+        cmocka_unit_test(the_reference_has_every_row_of_every_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
