@@ -30,7 +30,7 @@ static const char *unix_address(const struct server *s, const char *user, const 
 
 static const char *tcp_address(const char *scheme, const char *user_and_host, int port, const char *rest)
 {
-    static char text[512];
+    static char text[1024];
 
     snprintf(text, sizeof text, "%s://%s:%d%s", scheme, user_and_host, port, rest);
     return text;
