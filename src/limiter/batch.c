@@ -17,16 +17,6 @@ struct chunk {
     struct sl_item pool[POOL_ITEMS];
 };
 
-/* Moves the buckets from the resolution, which the next request will overwrite, to the pool. */
-static bool keep_consult(struct chunk *chunk, const struct sl_consult *consult)
-{
-    if (chunk->n_pooled + consult->n_items + consult->n_dry > POOL_ITEMS)
-        return false;
-    sl_consult_keep(consult, chunk->pool + chunk->n_pooled, &chunk->consults[chunk->n++]);
-    chunk->n_pooled += consult->n_items + consult->n_dry;
-    return true;
-}
-
 /* Validates and resolves requests from the front until the chunk is full: chunk->n of them, at least one. On an error
  * that one is the bad request. */
 static int fill_chunk(struct sl_limiter *limiter, const struct sl_policy *policy, const struct sluice_request *requests,
@@ -38,16 +28,19 @@ static int fill_chunk(struct sl_limiter *limiter, const struct sl_policy *policy
     while (chunk->n < CHUNK && chunk->n < n) {
         struct sl_request_buffer buffer;
         struct sluice_request checked;
-        struct sl_consult consult;
+        struct sl_consult *consult = &chunk->consults[chunk->n];
         int err = sl_check_request(policy, &requests[chunk->n], &checked, &buffer, ret_field, ret_why);
 
         if (err != 0)
             return err;
         sl_policy_resolve(policy, &checked, &resolution);
-        sl_consult_make(&resolution, &consult);
-        if (!keep_consult(chunk, &consult))
-            break;
-        sl_consult_prefetch(limiter->table, &chunk->consults[chunk->n - 1]);
+        sl_consult_make(&resolution, consult);
+        if (chunk->n_pooled + consult->n_items + consult->n_dry > POOL_ITEMS)
+            break; /* it begins the next chunk */
+        sl_consult_move(consult, chunk->pool + chunk->n_pooled);
+        chunk->n_pooled += consult->n_items + consult->n_dry;
+        chunk->n++;
+        sl_consult_prefetch(limiter->table, consult);
     }
     return 0;
 }

@@ -18,8 +18,17 @@ struct sl_consult {
 /* Borrows the resolution's arrays. */
 void sl_consult_make(const struct sl_resolution *resolution, struct sl_consult *ret_consult);
 
-/* Copies with the buckets in `items`, which has room for them. */
-void sl_consult_keep(const struct sl_consult *consult, struct sl_item *items, struct sl_consult *ret_consult);
+/* Moves the buckets to `items`, which has room for them: before the resolution is used for the next request. */
+static inline void sl_consult_move(struct sl_consult *consult, struct sl_item *items)
+{
+    for (unsigned i = 0; i < consult->n_items; i++)
+        items[i] = consult->items[i];
+    consult->items = items;
+    items += consult->n_items;
+    for (unsigned i = 0; i < consult->n_dry; i++)
+        items[i] = consult->dry[i];
+    consult->dry = items;
+}
 
 /* What came of it. Only the first n_items and n_dry decisions are set. */
 struct sl_outcome {

@@ -11,6 +11,8 @@
 #include "limiter/limiter.h"
 #include "policy/policy.h"
 
+#include <limits.h>
+
 enum sl_counter {
     SL_COUNT_DECIDED_REJECTED, /* each is followed by its `allowed` */
     SL_COUNT_DECIDED_ALLOWED,
@@ -45,7 +47,7 @@ void sl_counters_fini(struct sl_counters *counters);
 /* The row of a limit; of unmatched requests for NULL and the ceiling's pseudo-limit. */
 static inline unsigned sl_counters_row(const struct sl_counters *counters, const struct sl_limit *limit)
 {
-    if (!limit || limit->name[0] == '\0')
+    if (!limit || limit->index == UINT_MAX)
         return counters->unmatched_row;
     return limit->index < counters->n_named ? limit->index : counters->other_row;
 }

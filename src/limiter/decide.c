@@ -28,18 +28,6 @@ void sl_consult_make(const struct sl_resolution *resolution, struct sl_consult *
             ret_consult->bare[ret_consult->n_bare++] = r->winners[layer];
 }
 
-void sl_consult_keep(const struct sl_consult *consult, struct sl_item *items, struct sl_consult *ret_consult)
-{
-    *ret_consult = *consult;
-    for (unsigned i = 0; i < consult->n_items; i++)
-        items[i] = consult->items[i];
-    ret_consult->items = items;
-    items += consult->n_items;
-    for (unsigned i = 0; i < consult->n_dry; i++)
-        items[i] = consult->dry[i];
-    ret_consult->dry = items;
-}
-
 static bool look_at_all(struct sl_table *table, const struct sl_item *items, unsigned n, uint64_t now_us,
                         struct sl_decision *ret_decisions)
 {

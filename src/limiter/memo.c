@@ -118,5 +118,6 @@ void sl_memo_offer(const struct sl_memo_query *query, const struct sluice_reques
     keep_texts(entry, &texts);
     entry->shape = query->shape;
     entry->cost = request->cost;
-    sl_consult_keep(consult, entry->items, &entry->consult);
+    entry->consult = *consult;
+    sl_consult_move(&entry->consult, entry->items);
 }

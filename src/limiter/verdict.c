@@ -1,11 +1,12 @@
 #include "limiter/consult.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* The ceiling's pseudo-limit has no name, and no index. */
 static void copy_name(char dst[static SLUICE_NAME_MAX], const struct sl_name *names, const struct sl_limit *limit)
 {
-    if (limit->name[0] != '\0')
+    if (limit->index != UINT_MAX)
         memcpy(dst, names[limit->index].text, SLUICE_NAME_MAX);
 }
 
