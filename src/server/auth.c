@@ -1,8 +1,9 @@
 /* /auth: forward-auth for Traefik, Caddy, HAProxy, nginx auth_request and Envoy ext_authz (HTTP).
  *
- * Who asks (SPEC section 7): the first identity header of the policy that is present, else the client's address. What for: the original request as a
- * trusted proxy tells it, else this request's own method and the path after /auth. A header that may decide about the key and comes twice is refused: the
- * proxy and we could take different ones. Headers of peers that are not trusted never matter. */
+ * Who asks (SPEC section 7): the first identity header of the policy that is present, else the client's address. What
+ * for: the original request as a trusted proxy tells it, else this request's own method and the path after /auth. A
+ * header that may decide about the key and comes twice is refused: the proxy and we could take different ones. Headers
+ * of peers that are not trusted never matter. */
 #include "server/headers.h"
 #include "server/problem.h"
 #include "server/route.h"

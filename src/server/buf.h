@@ -1,7 +1,7 @@
 /* A byte buffer with a maximum: everything the server gathers or sends goes through one.
  *
- * Memory is doubled up to `max`. Once an append does not fit, `failed` stays set until sl_buf_clear and nothing more is added, so a
- * writer may append freely and look once at the end. One thread. */
+ * Memory is doubled up to `max`. Once an append does not fit, `failed` stays set until sl_buf_clear and nothing more is
+ * added, so a writer may append freely and look once at the end. One thread. */
 #ifndef SL_SERVER_BUF_H
 #define SL_SERVER_BUF_H
 

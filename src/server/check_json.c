@@ -22,7 +22,7 @@ static const char *const member_names[MEMBERS] = {
     [M_TIER] = "tier", [M_ADDRESS] = "address", [M_LABELS] = "labels",
 };
 
-/* Characters of a string that stand for themselves and need no look: printable ASCII but the quote and the backslash. */
+/* Characters of a string that stand for themselves: printable ASCII but the quote and the backslash. */
 static const uint8_t plain[256] = {
     [' '] = 1,
     [0x21] = 1,

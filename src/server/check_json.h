@@ -3,11 +3,11 @@
  *     {"key": "acct_1", "scope": "api:search", "cost": 10, "keyType": "user", "tier": "pro", "address": "192.0.2.1",
  *      "labels": {"plan": "b"}}                                   or an array of 1 ... 1,000 of these
  *
- * Strict RFC 8259: accepts exactly the texts that jansson accepts with JSON_REJECT_DUPLICATES and that fit the shape above; names,
- * duplicates (escapes resolved), types, UTF-8, surrogate pairs and the range of cost are all checked here, so a key is never
- * silently another. \u0000 is refused everywhere. Lengths and control characters are the limiter's to check
- * (sl_request_check). Nothing nests deeper than array, object, labels: what goes deeper is of a wrong type where it begins, so
- * the reader needs no stack and no depth counter. Pure; any thread. */
+ * Strict RFC 8259: accepts exactly the texts that jansson accepts with JSON_REJECT_DUPLICATES and that fit the shape
+ * above; names, duplicates (escapes resolved), types, UTF-8, surrogate pairs and the range of cost are all checked
+ * here, so a key is never silently another. \u0000 is refused everywhere. Lengths and control characters are the
+ * limiter's to check (sl_request_check). Nothing nests deeper than array, object, labels: what goes deeper is of a
+ * wrong type where it begins, so the reader needs no stack and no depth counter. Pure; any thread. */
 #ifndef SL_SERVER_CHECK_JSON_H
 #define SL_SERVER_CHECK_JSON_H
 
@@ -16,7 +16,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What was read. About 650 KB, of which a reader of single requests touches the first page only: allocate one per thread. */
+/* What was read. About 650 KB, of which a reader of single requests touches the first page only: allocate one per
+ * thread. */
 struct sl_check_input {
     bool batch; /* the body was an array */
     size_t n;

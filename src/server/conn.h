@@ -3,11 +3,12 @@
  *     SNIFF    nothing known yet; the first bytes (or ALPN) choose the protocol
  *     HTTP1    requests are parsed where they were read and answered in one write
  *     HTTP2    an nghttp2 session
- *     LINGER   everything is sent and our side is shut; what still comes is thrown away, so that no reset destroys the last answer
+ *     LINGER   everything is sent and our side is shut; what still comes is thrown away for a moment, so that no reset
+ *              destroys the last answer
  *
- * Backpressure: while an answer waits to be sent nothing is read, so a connection holds at most one read's worth of requests and
- * out_bytes plus one answer. A connection without a partial request or a waiting answer owns no buffer at all.
- * Everything happens on the worker's thread. */
+ * Backpressure: while an answer waits to be sent nothing is read, so a connection holds at most one read's worth of
+ * requests and out_bytes plus one answer. A connection without a partial request or a waiting answer owns no buffer at
+ * all. Everything happens on the worker's thread. */
 #ifndef SL_SERVER_CONN_H
 #define SL_SERVER_CONN_H
 

@@ -1,6 +1,7 @@
 /* Addresses to listen on: text to listening sockets, and back.
  *
- *     "127.0.0.1:8080"  "[::1]:8080"  "localhost:8080"  ":8080" or "*:8080" (every address, IPv6 and IPv4)  "unix:/run/sluice.sock"
+ *     "127.0.0.1:8080"  "[::1]:8080"  "localhost:8080"  "unix:/run/sluice.sock"
+ *     ":8080" or "*:8080"  every address, IPv6 and IPv4
  *
  * Every failure is one sentence that names the address. */
 #ifndef SL_SERVER_ENDPOINT_H
@@ -27,8 +28,9 @@ struct sl_endpoint {
 /* Reads the text and resolves a host name. Returns 0, or SL_EINVALID with a sentence. */
 int sl_endpoint_parse(const char *text, struct sl_endpoint *ret_endpoint, char *ret_why, size_t why_size);
 
-/* Binds and listens. A TCP address on which somebody already listens is refused even if that somebody shares it (SO_REUSEPORT). A unix path
- * that refuses connections is taken over; unix_mode are its permission bits. Returns 0, or SL_EIO with a sentence. */
+/* Binds and listens. A TCP address on which somebody already listens is refused even if that somebody shares it
+ * (SO_REUSEPORT). A unix path that refuses connections is taken over; unix_mode are its permission bits. Returns 0, or
+ * SL_EIO with a sentence. */
 int sl_endpoint_bind(struct sl_endpoint *endpoint, unsigned unix_mode, char *ret_why, size_t why_size);
 
 /* One listening, non-blocking socket for one loop: the caller closes it. Returns it, or -1 with a sentence. */

@@ -21,7 +21,8 @@ struct sl_exposition {
     bool labelled;
 };
 
-/* Opens a family: one HELP and one TYPE line. `name` without `_total`; type: counter, gauge, histogram, info. Borrows `name`. */
+/* Opens a family: one HELP and one TYPE line. `name` without `_total`; type: counter, gauge, histogram, info. Borrows
+ * `name`. */
 void sl_exposition_family(struct sl_exposition *x, const char *name, const char *type, const char *help);
 
 /* A sample line: name and suffix ("", "_total", "_bucket", ...), then labels, then the value. */

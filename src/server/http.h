@@ -1,7 +1,8 @@
-/* One request and one response, the same for every protocol: what HTTP/1 and HTTP/2 hand to the routes and take from them.
+/* One request and one response, the same for every protocol: what HTTP/1 and HTTP/2 hand to the routes and take from
+ * them.
  *
- * A request's texts are spans of one block (`base`), so that a parser keeps offsets and the block may move while it grows. All
- * of a request and of a response belongs to the connection's loop and is valid until the handler returns. */
+ * A request's texts are spans of one block (`base`), so that a parser keeps offsets and the block may move while it
+ * grows. All of a request and of a response belongs to the connection's loop and is valid until the handler returns. */
 #ifndef SL_SERVER_HTTP_H
 #define SL_SERVER_HTTP_H
 
@@ -76,8 +77,8 @@ static inline void sl_http_response_clear(struct sl_http_response *response)
     sl_buf_clear(&response->values);
 }
 
-/* Adds a header whose value follows: append it to response->values, then call _end. A header too many is an error of ours
- * (asserted). */
+/* Adds a header whose value follows: append it to response->values, then call _end. A header too many is an error of
+ * ours (asserted). */
 void sl_http_header_begin(struct sl_http_response *response, const char *name);
 void sl_http_header_end(struct sl_http_response *response);
 
@@ -85,18 +86,19 @@ void sl_http_header_end(struct sl_http_response *response);
 void sl_http_header_text(struct sl_http_response *response, const char *name, const char *value);
 void sl_http_header_int(struct sl_http_response *response, const char *name, int64_t value);
 
-/* The value of the first header of that name (any case), or a NULL text. *ret_n (may be NULL) says how many lines there are. */
+/* The value of the first header of that name (any case), or a NULL text. *ret_n (may be NULL) says how many lines there
+ * are. */
 struct sl_span sl_http_find(const struct sl_http_request *request, const char *name, unsigned *ret_n);
 
 /* Values of all lines of one name in order, at most max; returns how many there are. */
 size_t sl_http_find_all(const struct sl_http_request *request, const char *name, struct sl_span *values, size_t max);
 
-/* Path and query of the target; the query without its `?`, NULL when there is none. Absolute-form targets lose scheme and
- * authority. */
+/* Path and query of the target; the query without its `?`, NULL when there is none. Absolute-form targets lose scheme
+ * and authority. */
 void sl_http_split_target(struct sl_span target, struct sl_span *ret_path, struct sl_span *ret_query);
 
-/* Takes the next `name=value` off the front of a query, both as sent; a name without `=` has an empty value. Returns false
- * at the end. */
+/* Takes the next `name=value` off the front of a query, both as sent; a name without `=` has an empty value. Returns
+ * false at the end. */
 bool sl_http_next_parameter(struct sl_span *query, struct sl_span *ret_name, struct sl_span *ret_value);
 
 /* Resolves percent-escapes and `+`. Returns true and the length, or false for a bad escape or when it does not fit. */

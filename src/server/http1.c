@@ -153,7 +153,7 @@ static int check_fields(struct sl_http1 *h)
     return 0;
 }
 
-/* The head ends in CR LF CR LF. Read in order: what has not arrived is not read, for the parser is content with less. */
+/* The head ends in CR LF CR LF. Compared in order: the parser is content with less, and then no more has arrived. */
 static bool ends_well(const char *end)
 {
     return end[0] == '\r' && end[1] == '\n' && end[2] == '\r' && end[3] == '\n';

@@ -1,8 +1,9 @@
 /* HTTP/1.0 and 1.1: bytes to requests, responses to bytes. No I/O, so tests and fuzzers can call it.
  *
- * http_parser reads heads and counted bodies; this part keeps offsets into the connection's block, so that the block may move while a request is incomplete, gathers a chunked
- * body into one piece in place, and refuses what the parser lets pass and two readers could understand differently: spaces in or
- * after a field's name, folded lines, bare LF, both or several lengths, codings other than `chunked`, no or several Hosts. */
+ * http_parser reads heads and counted bodies; this part keeps offsets into the connection's block, so that the block
+ * may move while a request is incomplete, gathers a chunked body into one piece in place, and refuses what the parser
+ * lets pass and two readers could understand differently: spaces in or after a field's name, folded lines, bare LF,
+ * both or several lengths, codings other than `chunked`, no or several Hosts. */
 #ifndef SL_SERVER_HTTP1_H
 #define SL_SERVER_HTTP1_H
 
@@ -45,9 +46,9 @@ struct sl_http1 {
 /* Makes ready for the next request. Borrows `limits`. */
 void sl_http1_init(struct sl_http1 *h, const struct sl_http1_limits *limits);
 
-/* Parses a block of len bytes whose first h->n_kept were parsed by earlier calls (and have not changed). After MORE the first h->n_kept
- * bytes must be kept, the rest of the block is done with; after REQUEST the request took h->n_kept bytes and the next
- * one begins there. The block may be changed (chunked bodies are moved together). */
+/* Parses a block of len bytes whose first h->n_kept were parsed by earlier calls (and have not changed). After MORE the
+ * first h->n_kept bytes must be kept, the rest of the block is done with; after REQUEST the request took h->n_kept
+ * bytes and the next one begins there. The block may be changed (chunked bodies are moved together). */
 enum sl_http1_result sl_http1_parse(struct sl_http1 *h, char *block, size_t len);
 
 /* The request just parsed, borrowing from block and h. */

@@ -1,7 +1,8 @@
 /* HTTP/2 (RFC 9113) by nghttp2: bytes to requests, responses to bytes. No I/O. nghttp2 is spoken to from http2.c alone.
  *
- * Bounds: max_streams streams at once, header_bytes of header and body_bytes of body a stream, twice body_bytes of unfinished bodies a connection;
- * nghttp2 bounds the header block itself and the acknowledgements a flood can ask for. A client that resets more streams than it lets finish is sent away. */
+ * Bounds: max_streams streams at once, header_bytes of header and body_bytes of body a stream, twice body_bytes of
+ * unfinished bodies a connection; nghttp2 bounds the header block itself and the acknowledgements a flood can ask for.
+ * A client that resets more streams than it lets finish is sent away. */
 #ifndef SL_SERVER_HTTP2_H
 #define SL_SERVER_HTTP2_H
 
@@ -27,8 +28,8 @@ struct sl_http2_host {
 struct sl_http2 *sl_http2_new(const struct sl_http2_host *host);
 void sl_http2_free(struct sl_http2 *h2); /* accepts NULL */
 
-/* Takes bytes from the client and answers the requests that are complete. Returns 0; or a negative code: send what sl_http2_fill still
- * gives, then close. */
+/* Takes bytes from the client and answers the requests that are complete. Returns 0; or a negative code: send what
+ * sl_http2_fill still gives, then close. */
 int sl_http2_feed(struct sl_http2 *h2, const char *data, size_t len);
 
 /* Appends frames to `out` until it holds `limit` bytes or nothing is waiting. Returns 0, or a negative code: close. */
@@ -41,8 +42,8 @@ unsigned sl_http2_n_streams(const struct sl_http2 *h2);    /* open streams */
 unsigned sl_http2_n_incomplete(const struct sl_http2 *h2); /* streams whose request has not arrived whole */
 uint64_t sl_http2_n_answered(const struct sl_http2 *h2);   /* requests answered since the start */
 
-/* Asks the client to open no further stream; `final`: those it has opened since are not served either, and the session is done when the
- * open ones are. */
+/* Asks the client to open no further stream; `final`: those it has opened since are not served either, and the session
+ * is done when the open ones are. */
 void sl_http2_goaway(struct sl_http2 *h2, bool final);
 
 #endif

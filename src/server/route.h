@@ -1,7 +1,7 @@
 /* One table of routes: path, methods, listener, who may call it, and the handler.
  *
- * Handlers see a request and fill a response; they know neither protocol nor connection. docs/openapi.yaml describes the same routes (a
- * test compares the two). */
+ * Handlers see a request and fill a response; they know neither protocol nor connection. docs/openapi.yaml describes
+ * the same routes (a test compares the two). */
 #ifndef SL_SERVER_ROUTE_H
 #define SL_SERVER_ROUTE_H
 
@@ -37,14 +37,16 @@ struct sl_route {
 extern const struct sl_route sl_routes[];
 extern const unsigned sl_n_routes; /* at most SL_ROUTES_COUNTED */
 
-/* Finds the route and answers: 404, 405 with Allow, 401, or what the handler says. Counts the answer. `response` must be cleared. */
+/* Finds the route and answers: 404, 405 with Allow, 401, or what the handler says. Counts the answer. `response` must
+ * be cleared. */
 void sl_route(struct sl_service *service, enum sl_listener_kind listener, const struct sl_http_request *request,
               struct sl_http_response *response);
 
 /* Counts an answer that no route gave (malformed requests, timeouts). */
 void sl_route_count_refusal(struct sl_service *service, int status);
 
-/* True when the Authorization header is `Bearer TOKEN`; the comparison takes the same time wherever the first difference is. */
+/* True when the Authorization header is `Bearer TOKEN`; the comparison takes the same time wherever the first
+ * difference is. */
 bool sl_bearer_matches(const struct sl_http_request *request, const char *token);
 
 /* The handlers. */

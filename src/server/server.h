@@ -3,7 +3,8 @@
  *
  *     struct sl_server_options options = sl_server_defaults();
  *     options.listen = (const char *const[]){"127.0.0.1:8080"}, options.n_listen = 1;
- *     if (sl_server_new(&options, limiter, &server, why, sizeof why) != 0 || sl_server_start(server, why, sizeof why) != 0)
+ *     if (sl_server_new(&options, limiter, &server, why, sizeof why) != 0 ||
+ *         sl_server_start(server, why, sizeof why) != 0)
  *         return complain(why);
  *     sl_server_set_ready(server, true);
  *     ...
@@ -11,9 +12,9 @@
  *     sl_server_free(&server);                       waits for the threads
  *
  * Each worker is a thread with a libuv loop, its own listening sockets (SO_REUSEPORT) and its own connections; the
- * admin listener has a thread of its own, so a scrape or a reload never delays a decision. No
- * signal disposition is needed. Memory is bounded: at most max_connections connections, each with at most one request and one answer
- * (or the streams of one HTTP/2 session) within the limits below. */
+ * admin listener has a thread of its own, so a scrape or a reload never delays a decision. Memory is bounded: at most
+ * max_connections connections, each with at most one request and one answer (or the streams of one HTTP/2 session)
+ * within the limits below. */
 #ifndef SL_SERVER_SERVER_H
 #define SL_SERVER_SERVER_H
 
@@ -32,44 +33,44 @@ struct sl_server_hooks {
     void *ctx;
     /* One message for people, no newline. NULL: silent. */
     void (*log)(void *ctx, enum sl_server_severity severity, const char *message);
-    /* POST /v1/reload: load the policy again and put it in force, whole or not at all. Returns 0, or a negative code and
-     * a sentence. Called on the admin thread. NULL: the route answers 501. */
+    /* POST /v1/reload: load the policy again and put it in force, whole or not at all. Returns 0, or a negative code
+     * and a sentence. Called on the admin thread. NULL: the route answers 501. */
     int (*reload)(void *ctx, char *ret_why, size_t why_size);
     /* All threads of the server have come to their end after sl_server_stop; drained is false when the time ran out and
      * connections were cut. Called once, on one of those threads. NULL: not wanted. */
     void (*stopped)(void *ctx, bool drained);
 };
 
-/* Every limit with its range; sl_server_new refuses what is outside. */
+/* Every limit with its range; sl_server_new refuses what is outside. Timeouts: 10 ms ... 1 h. */
 struct sl_server_limits {
-    unsigned
-        max_connections; /* public connections, 1 ... 1,000,000. Default 10,000; lowered to what RLIMIT_NOFILE allows */
+    /* Public connections, 1 ... 1,000,000; lowered to what RLIMIT_NOFILE allows. Default 10,000. At the limit one that
+     * has been idle for a second makes room; when there is none, newcomers wait in the kernel's queue. */
+    unsigned max_connections;
     unsigned header_bytes; /* request line and headers, 1 KiB ... 64 KiB. Default 16 KiB; beyond: 431 */
     unsigned body_bytes;   /* 1 KiB ... 64 MiB. Default 4 MiB; beyond: 413 */
-    unsigned
-        out_bytes; /* answers one connection may have waiting, 16 KiB ... 64 MiB; pipelined requests wait. Default 256 KiB */
-    unsigned max_streams; /* concurrent streams of an HTTP/2 connection, 1 ... 1,000. Default 128 */
-    unsigned
-        header_timeout_ms; /* first byte of a request to its last header, and TLS handshake. 10 ms ... 1 h. Default 5 s; then 408 */
-    unsigned request_timeout_ms; /* first byte to last byte of a request, same range. Default 30 s; then 408 */
-    unsigned idle_timeout_ms;    /* between requests, same range. Default 60 s; then closed */
-    unsigned write_timeout_ms;   /* a client that takes nothing of an answer, same range. Default 30 s; then cut */
+    /* Answers one connection may have waiting before its pipelined requests wait, 16 KiB ... 64 MiB. Default 256 KiB */
+    unsigned out_bytes;
+    unsigned max_streams;        /* concurrent streams of an HTTP/2 connection, 1 ... 1,000. Default 128 */
+    unsigned header_timeout_ms;  /* first byte of a request to its last header; TLS handshake. Default 5 s; then 408 */
+    unsigned request_timeout_ms; /* first byte to last byte of a request. Default 30 s; then 408 */
+    unsigned idle_timeout_ms;    /* between requests. Default 60 s; then closed */
+    unsigned write_timeout_ms;   /* a client that takes nothing of an answer. Default 30 s; then cut */
 };
 
 struct sl_server_options {
-    /* "host:port", "[v6]:port", ":port" (every address) or "unix:/path"; port 0 takes a free one. Borrowed for the call of
-     * sl_server_new. Default: none; at least one of the two lists must not be empty. */
+    /* "host:port", "[v6]:port", ":port" (every address) or "unix:/path"; port 0 takes a free one. Borrowed for the call
+     * of sl_server_new. Default: none; at least one of the two lists must not be empty. */
     const char *const *listen;
     size_t n_listen;
     const char *const *admin; /* a TCP address that is not loopback needs admin_token */
     size_t n_admin;
-    const char *tls_cert; /* PEM chain and key; both or neither. On every public TCP listener, and on admin TCP */
-    const char *tls_key;  /* listeners that are not loopback */
-    const char *
-        tls_client_ca; /* PEM: public TLS clients must show a certificate signed by one of these. NULL: none asked for */
-    const char
-        *check_token; /* when set, /check needs "Authorization: Bearer TOKEN". 1 ... 512 visible ASCII characters */
-    const char *admin_token; /* when set, every admin TCP route but /healthz needs it */
+    /* PEM chain and key; both or neither. For every public TCP listener, and admin TCP listeners off loopback. */
+    const char *tls_cert;
+    const char *tls_key;
+    const char *tls_client_ca; /* PEM: TLS clients must show a certificate one of these signed. NULL: none asked for */
+    /* When set, /check needs "Authorization: Bearer TOKEN", except on unix sockets. 1 ... 512 visible ASCII bytes. */
+    const char *check_token;
+    const char *admin_token; /* the same for every admin route but /healthz and /readyz */
     unsigned workers;        /* 1 ... 256. Default 1 */
     unsigned unix_mode;      /* permission bits of unix sockets. Default 0660 */
     struct sl_server_limits limits;
@@ -94,18 +95,18 @@ void sl_server_set_ready(struct sl_server *server, bool ready);
 /* Tells /metrics of a policy reload, however it came about. Any thread. */
 void sl_server_count_reload(struct sl_server *server, bool ok);
 
-/* Begins to stop and returns at once: /readyz is 503, listeners close once those who already connected are accepted, every
- * request that arrives on an open connection is still answered, with `Connection: close` (HTTP/2: GOAWAY). Idle connections
- * are closed after a short grace, all others when they are done, or are cut after drain_timeout_ms. Any thread; a second
- * call can only shorten the time. */
+/* Begins to stop and returns at once: /readyz is 503, listeners close once those who already connected are accepted,
+ * every request that arrives on an open connection is still answered, with `Connection: close` (HTTP/2: GOAWAY). Idle
+ * connections are closed after a short grace, all others when they are done, or are cut after drain_timeout_ms. Any
+ * thread; a second call can only shorten the time. */
 void sl_server_stop(struct sl_server *server, uint64_t drain_timeout_ms);
 
-/* Joins the threads (stopping at once when nobody stopped it), removes its unix paths, frees. Clears *server; accepts NULL
- * inside. Not from a hook. */
+/* Joins the threads (stopping at once when nobody stopped it), removes its unix paths, frees. Clears *server; accepts
+ * NULL inside. Not from a hook. */
 void sl_server_free(struct sl_server **server);
 
-/* The address really bound ("127.0.0.1:41234", "unix:/path") of the idx-th public or admin listener, or NULL. Lives as long
- * as the server. */
+/* The address really bound ("127.0.0.1:41234", "unix:/path") of the idx-th public or admin listener, or NULL. Lives as
+ * long as the server. */
 const char *sl_server_address(const struct sl_server *server, bool admin, size_t idx);
 
 #endif

@@ -1,7 +1,7 @@
 /* What handlers work with: one service a loop, all of them on one `struct sl_shared`.
  *
- * Nothing here is allocated while a request is handled. Fields of a service belong to its thread, except the counters, which other
- * threads read while its own writes them. */
+ * Nothing here is allocated while a request is handled. Fields of a service belong to its thread, except the counters,
+ * which other threads read while its own writes them. */
 #ifndef SL_SERVER_SERVICE_H
 #define SL_SERVER_SERVICE_H
 
@@ -67,8 +67,8 @@ struct sl_service {
 int sl_service_init(struct sl_service *service, struct sl_shared *shared);
 void sl_service_fini(struct sl_service *service);
 
-/* The policy in force, for this turn of the loop; call sl_service_turn_ended before the loop sleeps, so that an idle loop keeps
- * no old policy alive. */
+/* The policy in force, for this turn of the loop; call sl_service_turn_ended before the loop sleeps, so that an idle
+ * loop keeps no old policy alive. */
 const struct sl_policy *sl_service_policy(struct sl_service *service);
 void sl_service_turn_ended(struct sl_service *service);
 

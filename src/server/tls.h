@@ -1,6 +1,7 @@
 /* TLS over memory: ciphertext in, plaintext out, and back. OpenSSL is spoken to from tls.c alone.
  *
- * TLS 1.2 and newer, ALPN h2 and http/1.1, no renegotiation. One context a server (any thread), one session a connection (its loop). */
+ * TLS 1.2 and newer, ALPN h2 and http/1.1, no renegotiation. One context a server (any thread), one session a
+ * connection (its loop). */
 #ifndef SL_SERVER_TLS_H
 #define SL_SERVER_TLS_H
 
@@ -12,8 +13,8 @@
 struct sl_tls_context;
 struct sl_tls;
 
-/* Loads a PEM chain and key, and with client_ca (may be NULL) requires client certificates signed by it. Returns 0; SL_EIO (a file, with
- * a sentence that names it) or SL_ENOMEM. */
+/* Loads a PEM chain and key, and with client_ca (may be NULL) requires client certificates signed by it. Returns 0;
+ * SL_EIO (a file, with a sentence that names it) or SL_ENOMEM. */
 int sl_tls_context_new(const char *cert, const char *key, const char *client_ca, struct sl_tls_context **ret_context,
                        char *ret_why, size_t why_size);
 void sl_tls_context_free(struct sl_tls_context *context); /* accepts NULL */
@@ -30,8 +31,8 @@ enum sl_tls_result {
     SL_TLS_BROKEN = -2, /* handshake or record refused; the alert is in `out` */
 };
 
-/* Reads plaintext, driving the handshake. Returns its length, or an sl_tls_result. What must be sent (handshake, alerts) is appended
- * to `out` as ciphertext. */
+/* Reads plaintext, driving the handshake. Returns its length, or an sl_tls_result. What must be sent (handshake,
+ * alerts) is appended to `out` as ciphertext. */
 long sl_tls_read(struct sl_tls *tls, char *data, size_t size, struct sl_buf *out);
 
 /* Encrypts len bytes and appends the records to `out`. The handshake must be done. Returns 0 or SL_EIO. */

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Length of the well-formed sequence at p, of which `left` bytes may be read (at least one): no overlong forms, no surrogates, up
- * to U+10FFFF. 0 when it is none. */
+/* Length of the well-formed sequence at p, of which `left` bytes may be read (at least one): no overlong forms, no
+ * surrogates, up to U+10FFFF. 0 when it is none. */
 size_t sl_utf8_len(const unsigned char *p, size_t left);
 
 #endif

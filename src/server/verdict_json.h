@@ -1,7 +1,7 @@
 /* Verdicts as JSON (SPEC section 4), written by hand: the hot path of the HTTP door.
  *
- *     {"allowed":true,"limit":100,"remaining":99,"resetAt":"2026-01-31T09:00:00.600Z","retryAfterMs":0,"resetAfterMs":600,
- *      "delayMs":0,"source":"local","policy":"free","warning":false}
+ *     {"allowed":true,"limit":100,"remaining":99,"resetAt":"2026-01-31T09:00:00.600Z","retryAfterMs":0,
+ *      "resetAfterMs":600,"delayMs":0,"source":"local","policy":"free","warning":false}
  *
  * and, on a rejection, "reason"; and "dryRun":{"policy","retryAfterMs"} when a dry-run limit would have rejected. */
 #ifndef SL_SERVER_VERDICT_JSON_H

@@ -33,7 +33,8 @@ void sl_wheel_remove(struct sl_wheel_node *node)
 
 void sl_wheel_move(struct sl_wheel *wheel, struct sl_wheel_node *node)
 {
-    /* The first tick at or after the deadline, at least the next one, at most one round ahead: later ones are looked at in between. */
+    /* The first tick at or after the deadline, at least the next one, at most one round ahead: later ones are looked at
+     * in between. */
     uint64_t tick = node->deadline_ms / SL_WHEEL_TICK_MS + (node->deadline_ms % SL_WHEEL_TICK_MS != 0);
 
     sl_wheel_remove(node);

@@ -1,7 +1,7 @@
 /* Deadlines of many connections for one timer: a hashed timing wheel.
  *
- * Moving a deadline later, which every request does, is one store: the node is looked at when its old slot comes round and is then moved on.
- * Resolution is one tick; a deadline never fires early. One thread. */
+ * Moving a deadline later, which every request does, is one store: the node is looked at when its old slot comes round
+ * and is then moved on. Resolution is one tick; a deadline never fires early. One thread. */
 #ifndef SL_SERVER_WHEEL_H
 #define SL_SERVER_WHEEL_H
 
@@ -38,8 +38,8 @@ static inline void sl_wheel_set(struct sl_wheel *wheel, struct sl_wheel_node *no
 /* Takes the node off the wheel; it may be off already. */
 void sl_wheel_remove(struct sl_wheel_node *node);
 
-/* Calls `expired` once for each node whose deadline is <= now_ms; the node is off the wheel then, and the callback may set any node again or
- * remove any. */
+/* Calls `expired` once for each node whose deadline is <= now_ms; the node is off the wheel then, and the callback may
+ * set any node again or remove any. */
 void sl_wheel_advance(struct sl_wheel *wheel, uint64_t now_ms, void (*expired)(struct sl_wheel_node *node));
 
 #endif

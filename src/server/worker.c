@@ -23,7 +23,7 @@
 
 static void on_accept(uv_poll_t *handle, int status, int events);
 
-/* ---- date ------------------------------------------------------------------------------------------------------------------- */
+/* ---- date ---- */
 
 static char *two(char *at, int value)
 {
@@ -61,7 +61,7 @@ const char *sl_worker_date(struct sl_worker *worker)
     return worker->date;
 }
 
-/* ---- accepting -------------------------------------------------------------------------------------------------------------- */
+/* ---- accepting ---- */
 
 static void poll_acceptors(struct sl_worker *w, bool on)
 {
@@ -109,8 +109,8 @@ void sl_worker_removed(struct sl_worker *worker, struct sl_conn *conn)
     sl_count(&worker->service.counters.open, -1);
 }
 
-/* Closes an idle connection so that a new one finds room. Looks at a bounded number, and the busy ones it meets go to the list's end, so
- * that repeated calls look at all. */
+/* Closes an idle connection so that a new one finds room. Looks at a bounded number, and the busy ones it meets go to
+ * the list's end, so that repeated calls look at all. */
 static bool reclaim(struct sl_worker *w)
 {
     for (unsigned i = 0; i < RECLAIM_LOOKS && w->conns; i++) {
@@ -127,7 +127,8 @@ static bool reclaim(struct sl_worker *w)
     return false;
 }
 
-/* No room and nothing idle: the kernel's queue holds newcomers until the next tick looks again, and the loop does not spin. */
+/* No room and nothing idle: the kernel's queue holds newcomers until the next tick looks again, and the loop does not
+ * spin. */
 static void pause_accepting(struct sl_worker *w, const char *why)
 {
     struct sl_server_hooks *hooks = &w->service.shared->hooks;
@@ -188,7 +189,7 @@ static void on_accept(uv_poll_t *handle, int status, int events)
         ;
 }
 
-/* ---- stopping --------------------------------------------------------------------------------------------------------------- */
+/* ---- stopping ---- */
 
 /* Those who have connected already are accepted before the door closes. */
 static void close_acceptors(struct sl_worker *w)
@@ -309,7 +310,7 @@ void sl_worker_stop(struct sl_worker *worker, uint64_t drain_ms)
     uv_async_send(&worker->wake);
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static int init_handles(struct sl_worker *w)
 {

@@ -1,6 +1,6 @@
 /* One loop: a thread, its listening sockets, its connections, their deadlines, and the buffers they share.
  *
- * A worker is made and ended by the server's thread; everything in between happens on its own, except sl_worker_stop. */
+ * A worker is made and ended by the server's thread; in between all happens on its own, except sl_worker_stop. */
 #ifndef SL_SERVER_WORKER_H
 #define SL_SERVER_WORKER_H
 
@@ -67,7 +67,7 @@ struct sl_worker {
     char read_buf[SL_READ_BYTES];
 };
 
-/* Prepares a loop without listeners. Returns 0, SL_ENOMEM or SL_EIO. Borrows limits and shared for the worker's life. */
+/* Prepares a loop without listeners. Borrows limits and shared for its life. Returns 0, SL_ENOMEM or SL_EIO. */
 int sl_worker_init(struct sl_worker *worker, struct sl_shared *shared, const struct sl_server_limits *limits,
                    unsigned max_conns, unsigned max_acceptors);
 
@@ -75,7 +75,8 @@ int sl_worker_init(struct sl_worker *worker, struct sl_shared *shared, const str
 int sl_worker_listen(struct sl_worker *worker, int fd, enum sl_listener_kind kind, bool is_unix,
                      struct sl_tls_context *tls);
 
-/* Starts the thread. `ended` is called on it when all is done, with whether no connection had to be cut. Returns 0 or SL_ENOMEM. */
+/* Starts the thread. `ended` is called on it when all is done, with whether no connection had to be cut. Returns 0 or
+ * SL_ENOMEM. */
 int sl_worker_start(struct sl_worker *worker, void (*ended)(void *ctx, bool drained), void *ctx);
 
 /* Begins to stop; connections left after drain_ms are cut. Any thread; a later call can only shorten the time. */
