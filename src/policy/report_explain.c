@@ -364,7 +364,7 @@ static void print_layer(const json_t *layer, FILE *out)
     size_t i;
 
     fprintf(out, "layer %s: %s\n", string_of(layer, "layer"),
-            json_array_size(candidates) ? string_of(layer, "winner") : "nothing matches");
+            json_is_string(json_object_get(layer, "winner")) ? string_of(layer, "winner") : "no limit applies");
     json_array_foreach(candidates, i, candidate)
     {
         fprintf(out, "  %-7s %-20s %s", string_of(candidate, "result"), string_of(candidate, "limit"),
@@ -383,7 +383,7 @@ static void print_bucket(const json_t *bucket, const char *kind, FILE *out)
         fprintf(out, " (under the ceiling; written %s)", string_of(bucket, "written"));
     fputs(", per ", out);
     sl_print_value(out, json_object_get(bucket, "per"));
-    fprintf(out, "\n  cost %lld (from %s)\n  %s\n  %s\n",
+    fprintf(out, "\n  cost %lld (from %s)\n  coordination %s\n  on store failure %s\n",
             (long long)json_integer_value(json_object_get(bucket, "cost")), string_of(bucket, "cost_from"),
             string_of(bucket, "coordination"), string_of(bucket, "on_store_failure"));
 }

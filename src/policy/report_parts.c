@@ -277,7 +277,7 @@ void sl_coordination_line(const struct sl_policy *policy, const struct sl_limit 
     if (!limit->n_rates)
         snprintf(buf, size, "none: keeps no state");
     else if (!policy->has_store)
-        snprintf(buf, size, "%s, on the memory store: local and exact", sl_coordination_words[limit->coordination]);
+        snprintf(buf, size, "%s: on the memory store local and exact", sl_coordination_words[limit->coordination]);
     else
         store_coordination(limit, buf, size);
 }
@@ -290,9 +290,9 @@ const char *sl_failure_line(const struct sl_policy *policy, const struct sl_limi
         [SL_FAIL_CLOSED] = "closed: without the store requests are rejected",
     };
     static const char *const memory_lines[] = {
-        [SL_FAIL_LOCAL] = "local: has no effect on the memory store, which does not fail",
-        [SL_FAIL_OPEN] = "open: has no effect on the memory store, which does not fail",
-        [SL_FAIL_CLOSED] = "closed: has no effect on the memory store, which does not fail",
+        [SL_FAIL_LOCAL] = "local: no effect on the memory store, which does not fail",
+        [SL_FAIL_OPEN] = "open: no effect on the memory store, which does not fail",
+        [SL_FAIL_CLOSED] = "closed: no effect on the memory store, which does not fail",
     };
 
     return (policy->has_store ? lines : memory_lines)[limit->on_store_failure];

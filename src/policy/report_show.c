@@ -162,7 +162,7 @@ static void print_limit(const struct sl_policy *policy, const struct sl_limit *l
     if (limit->warn_at_percent)
         fprintf(out, "; warns at %u %%", limit->warn_at_percent);
     sl_coordination_line(policy, limit, line, sizeof line);
-    fprintf(out, "\n    %s; %s\n", line, sl_failure_line(policy, limit));
+    fprintf(out, "\n    coordination %s\n    on store failure %s\n", line, sl_failure_line(policy, limit));
     json_decref(match);
 }
 
