@@ -34,18 +34,25 @@ static void follow_master(struct sl_client *client, const struct sl_endpoint *ma
     }
 }
 
-static bool read_address(const struct sl_reply *host, const struct sl_reply *port, struct sl_endpoint *ret_endpoint)
+static bool read_port(const char *text, uint16_t *ret_port)
 {
-    char text[8], *end;
+    char *end;
     unsigned long number;
 
-    *ret_endpoint = (struct sl_endpoint){.port = 0};
-    if (!sl_reply_copy(host, ret_endpoint->host, sizeof ret_endpoint->host) || !ret_endpoint->host[0] ||
-        !sl_reply_copy(port, text, sizeof text) || text[0] < '0' || text[0] > '9')
+    if (text[0] < '0' || text[0] > '9')
         return false;
     number = strtoul(text, &end, 10);
-    ret_endpoint->port = (uint16_t)number;
+    *ret_port = (uint16_t)number;
     return !*end && number > 0 && number <= 65535;
+}
+
+static bool read_address(const struct sl_reply *host, const struct sl_reply *port, struct sl_endpoint *ret_endpoint)
+{
+    char text[8];
+
+    *ret_endpoint = (struct sl_endpoint){.port = 0};
+    return sl_reply_copy(host, ret_endpoint->host, sizeof ret_endpoint->host) && ret_endpoint->host[0] &&
+           sl_reply_copy(port, text, sizeof text) && read_port(text, &ret_endpoint->port);
 }
 
 /* Listens where the last good answer came from. */
@@ -84,19 +91,22 @@ static void on_lost(void *owner, const char *why)
 
 /* ---- listening: ["message", "+switch-master", "NAME old-host old-port new-host new-port"] */
 
-static bool read_switch(const char *text, const char *name, struct sl_endpoint *ret_master)
+static bool read_switch(const struct sl_reply *message, const char *name, struct sl_endpoint *ret_master)
 {
-    size_t name_len = strlen(name);
-    char host[SL_HOST_MAX + 1];
-    unsigned port;
-    int end = 0;
+    char text[2 * SL_HOST_MAX + SL_MASTER_NAME_MAX + 32], *words[5], *rest = text;
 
-    if (strncmp(text, name, name_len) != 0 || text[name_len] != ' ' ||
-        sscanf(text + name_len + 1, "%*255s %*5u %255s %5u%n", host, &port, &end) != 2 ||
-        text[name_len + 1 + (size_t)end] || port == 0 || port > 65535)
+    if (!sl_reply_copy(message, text, sizeof text))
         return false;
-    *ret_master = (struct sl_endpoint){.port = (uint16_t)port};
-    memcpy(ret_master->host, host, sizeof host);
+    for (unsigned i = 0; i < 5; i++) {
+        words[i] = strsep(&rest, " ");
+        if (!words[i])
+            return false;
+    }
+    *ret_master = (struct sl_endpoint){.port = 0};
+    if (rest || strcmp(words[0], name) != 0 || !words[3][0] || strlen(words[3]) > SL_HOST_MAX ||
+        !read_port(words[4], &ret_master->port))
+        return false;
+    memcpy(ret_master->host, words[3], strlen(words[3]) + 1);
     return true;
 }
 
@@ -106,8 +116,7 @@ static void on_push(void *owner, const struct sl_reply *reply)
     struct sl_endpoint master;
 
     if (!sl_reply_is_array(reply, 3) || !sl_reply_is(reply->elements[1], "+switch-master") ||
-        reply->elements[2]->type != SL_REPLY_STRING ||
-        !read_switch(reply->elements[2]->text, client->config.url->master, &master))
+        !read_switch(reply->elements[2], client->config.url->master, &master))
         return;
     follow_master(client, &master);
     sl_client_settle(client);

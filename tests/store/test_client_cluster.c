@@ -91,7 +91,7 @@ static struct server *owner_of(unsigned slot)
         pclose(pipe);
     }
     for (int i = 0; i < NODES; i++) {
-        if (nodes[i].port == atoi(line))
+        if (nodes[i].port == strtol(line, NULL, 10))
             return &nodes[i];
     }
     fail_msg("nobody owns slot %u", slot);

@@ -402,6 +402,7 @@ static void tls_is_refused(const char *address, const char *reason)
 static void test_tls(void **state)
 {
     static char folder[] = "/tmp/sluice-tls-XXXXXX", port[8], cert[64], key[64], ca[64], rest[512];
+    int tls_port = free_port();
 
     (void)state;
     assert_non_null(mkdtemp(folder));
@@ -409,35 +410,35 @@ static void test_tls(void **state)
     snprintf(cert, sizeof cert, "%s/server.pem", folder);
     snprintf(key, sizeof key, "%s/server.key", folder);
     snprintf(ca, sizeof ca, "%s/ca.pem", folder);
-    snprintf(port, sizeof port, "%d", free_port());
+    snprintf(port, sizeof port, "%d", tls_port);
     server_start(&server, WORDS("--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
                                 "--tls-ca-cert-file", ca, "--tls-auth-clients", "yes", "--requirepass", "pw"));
     snprintf(rest, sizeof rest, "?ca=%s&cert=%s/client.pem&key=%s/client.key", ca, folder, folder);
-    open_at(tcp_address("rediss", ":pw@localhost", atoi(port), rest)); /* by name */
+    open_at(tcp_address("rediss", ":pw@localhost", tls_port, rest)); /* by name */
     for (int i = 1; i < 200; i++)
         assert_int_equal(rig_count(&rig, "k").integer, i);
     server_cli(&server, WORDS("-a", "pw", "--no-auth-warning", "CLIENT", "KILL", "TYPE", "normal"));
     rig_run_ms(&rig, 20);
     rig_until_ok(&rig, "k");
     rig_close(&rig);
-    open_at(tcp_address("rediss", ":pw@127.0.0.1", atoi(port), rest)); /* by address */
+    open_at(tcp_address("rediss", ":pw@127.0.0.1", tls_port, rest)); /* by address */
     rig_until_ok(&rig, "k");
     rig_close(&rig);
     if (access("/proc/net/if_inet6", R_OK) == 0) /* an address the certificate does not name */
-        tls_is_refused(tcp_address("rediss", ":pw@[::1]", atoi(port), rest), "IP address mismatch");
+        tls_is_refused(tcp_address("rediss", ":pw@[::1]", tls_port, rest), "IP address mismatch");
     snprintf(rest, sizeof rest, "?cert=%s/client.pem&key=%s/client.key", folder, folder);
-    tls_is_refused(tcp_address("rediss", ":pw@localhost", atoi(port), rest), "certificate is refused");
+    tls_is_refused(tcp_address("rediss", ":pw@localhost", tls_port, rest), "certificate is refused");
     snprintf(rest, sizeof rest, "?ca=%s", ca);
-    open_at(tcp_address("rediss", ":pw@localhost", atoi(port), rest)); /* no certificate of our own */
+    open_at(tcp_address("rediss", ":pw@localhost", tls_port, rest)); /* no certificate of our own */
     assert_true(rig_wait_until(&rig, told_disconnected, NULL));
     rig_close(&rig);
     snprintf(rest, sizeof rest, "?ca=%s/none.pem", folder);
-    tls_is_refused(tcp_address("rediss", ":pw@localhost", atoi(port), rest), "none.pem");
+    tls_is_refused(tcp_address("rediss", ":pw@localhost", tls_port, rest), "none.pem");
     snprintf(rest, sizeof rest, "?verify=no&cert=%s/client.pem&key=%s/client.key", folder, folder);
-    open_at(tcp_address("rediss", ":pw@[::1]", atoi(port), rest));
+    open_at(tcp_address("rediss", ":pw@[::1]", tls_port, rest));
     rig_run_ms(&rig, 1);
     rig_close(&rig);
-    open_at(tcp_address("rediss", ":pw@localhost", atoi(port), rest));
+    open_at(tcp_address("rediss", ":pw@localhost", tls_port, rest));
     rig_until_ok(&rig, "k");
     rig_close(&rig);
     tls_is_refused(tcp_address("rediss", ":pw@localhost", server.port, rest),

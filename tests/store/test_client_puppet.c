@@ -76,12 +76,13 @@ static void refuses(const char *bytes, size_t len, enum sl_result expected)
 
 static void test_b132_hostile_replies(void **state)
 {
+    static const char one[] = {'*', '1', '\r', '\n'};
     static char nested[8000];
     struct mallinfo2 before, after;
 
     (void)state;
     for (size_t i = 0; i < sizeof nested; i += 4)
-        memcpy(nested + i, "*1\r\n", 4);
+        memcpy(nested + i, one, sizeof one);
     start(speak_hostile);
     rig_open(&rig);
     refuses("*4294967295\r\n", 13, SL_RESULT_PROTOCOL);

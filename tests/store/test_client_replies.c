@@ -19,7 +19,7 @@ static size_t out_now, out_most;
 
 static void *counting_realloc(void *ctx, void *p, size_t size)
 {
-    size_t *block = p ? (size_t *)p - 2 : NULL;
+    size_t *block = p ? (size_t *)p - 2 : NULL, *moved;
 
     (void)ctx;
     if (block)
@@ -28,12 +28,12 @@ static void *counting_realloc(void *ctx, void *p, size_t size)
         free(block);
         return NULL;
     }
-    block = realloc(block, size + 2 * sizeof *block);
-    assert_non_null(block);
-    *block = size;
+    moved = realloc(block, size + 2 * sizeof *block);
+    assert_non_null(moved);
+    *moved = size;
     out_now += size;
     out_most = out_now > out_most ? out_now : out_most;
-    return block + 2;
+    return moved + 2;
 }
 
 static const struct sl_alloc alloc = {counting_realloc, NULL};
@@ -81,6 +81,7 @@ static void test_every_type_in_every_cut(void **state)
 /* B132: 34 GB were allocated, or the stack overflowed, or the replies after it were shifted. */
 static void test_b132_hostile_replies_are_refused(void **state)
 {
+    static const char one[] = {'*', '1', '\r', '\n'};
     static char nested[8000], endless[SL_REPLY_LINE_MAX + 10], filler[SL_REPLY_BYTES_MAX];
     const struct {
         const char *bytes;
@@ -107,7 +108,7 @@ static void test_b132_hostile_replies_are_refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof nested; i += 4)
-        memcpy(nested + i, "*1\r\n", 4);
+        memcpy(nested + i, one, sizeof one);
     memset(endless, 'x', sizeof endless);
     endless[0] = '+';
     memset(filler, 'x', sizeof filler);
@@ -136,7 +137,8 @@ static void test_large_replies_within_the_bound(void **state)
 
     (void)state;
     memset(bytes + head, 'y', 400000);
-    memcpy(bytes + head + 400000, "\r\n", 2);
+    bytes[head + 400000] = '\r';
+    bytes[head + 400001] = '\n';
     for (int i = 0; i < 20; i++) { /* memory is reused, not gathered */
         assert_int_equal(feed(reader, bytes, (size_t)head + 400002, 65536, &r), 1);
         assert_int_equal(r->n, 400000);
