@@ -162,7 +162,7 @@ struct sl_resolution {
     const struct sl_limit *dry_blocked;
     bool unmatched;       /* no layer had an enforcing match */
     bool denied;          /* ... and `unmatched: deny`; or an unknown key under `unknown: deny` */
-    const char *tier;     /* "" when none */
+    const char *tier;     /* "" when none, or when the request names one that the policy does not */
     const char *endpoint; /* "" when none */
     const struct sl_limit *winners[SL_LAYERS_MAX]; /* by layer_idx, NULL where nothing matched */
 };

@@ -200,13 +200,12 @@ static struct winners resolve_layer(struct sl_subject *s, const struct sl_layer 
 
 /* ---- buckets ---------------------------------------------------------------------------------------------------- */
 
-static struct sl_hash128 key_dimension(const struct sl_subject *s)
+static inline struct sl_hash128 key_dimension(const struct sl_subject *s)
 {
-    struct sl_hash128 type =
-        s->type ? s->policy->type_hashes[s->type]
-                : sl_hash13(s->policy->secrets.key_type, s->request->key_type, s->request->key_type_len);
-
-    return sl_hash_join(s->key_hash, type);
+    if (__builtin_expect(s->type != 0, 1))
+        return sl_hash_join(s->key_hash, s->policy->type_hashes[s->type]);
+    return sl_hash_join(s->key_hash,
+                        sl_hash13(s->policy->secrets.key_type, s->request->key_type, s->request->key_type_len));
 }
 
 static struct sl_hash128 address_dimension(struct sl_subject *s)
@@ -266,23 +265,25 @@ int64_t sl_subject_cost(const struct sl_subject *s, const struct sl_limit *limit
     return endpoint_cost >= 0 ? endpoint_cost : 1;
 }
 
-static unsigned add_items(struct sl_subject *s, const struct sl_limit *limit, struct sl_item *items)
+static inline unsigned add_items(struct sl_subject *s, const struct sl_limit *limit, struct sl_item *items)
 {
-    struct sl_hash128 bucket = sl_subject_bucket(s, limit);
+    /* nearly every limit separates by key alone */
+    struct sl_hash128 bucket = limit->per == SL_PER_KEY ? key_dimension(s) : sl_subject_bucket(s, limit);
     uint32_t cost = (uint32_t)sl_subject_cost(s, limit);
+    unsigned n = limit->n_rates;
 
-    for (unsigned i = 0; i < limit->n_rates; i++)
+    for (unsigned i = 0; i < n; i++)
         items[i] = (struct sl_item){.limit = limit,
                                     .shape = &limit->shapes[i],
                                     .fp = sl_hash_join(bucket, limit->seeds[i]),
                                     .cost = cost,
                                     .rate_idx = (uint16_t)i};
-    return limit->n_rates;
+    return n;
 }
 
-static void add_winner(struct sl_subject *s, const struct sl_limit *limit, struct sl_resolution *r)
+static inline void add_winner(struct sl_subject *s, const struct sl_limit *limit, struct sl_resolution *r)
 {
-    if (limit->n_rates)
+    if (__builtin_expect(limit->n_rates != 0, 1))
         r->n_items += add_items(s, limit, &r->items[r->n_items]);
     else if (limit->kind == SL_RATE_BLOCKED)
         r->blocked = r->blocked ? r->blocked : limit;

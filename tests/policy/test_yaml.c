@@ -39,6 +39,26 @@ static void b95_broken_documents_name_their_place(void **state)
     unload(&loaded);
 }
 
+static void b95_wrong_kinds_of_value_name_their_place(void **state)
+{
+    static const struct {
+        const char *text, *field;
+        unsigned line, column;
+    } cases[] = {
+        {"version: 1\nlimits: []\ntiers: [a, b]\n", "tiers", 3, 8},       /* a list for a mapping */
+        {"version: 1\nlimits:\n  - {name: a}\n", "limits[0].rate", 3, 5}, /* a required key */
+        {"version: 1\nlimits:\n  - {name: a, rate: 5/s, burst: 0.9}\n", "limits[0].burst", 3, 33}, /* not an integer */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct loaded loaded = load_text(cases[i].text);
+
+        expect_error(&loaded, cases[i].line, cases[i].column, cases[i].field, "");
+        unload(&loaded);
+    }
+}
+
 static char *repeat(const char *part, size_t times)
 {
     size_t len = strlen(part);
@@ -163,6 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(b95_broken_documents_name_their_place),
+        cmocka_unit_test(b95_wrong_kinds_of_value_name_their_place),
         cmocka_unit_test(b102_aliases_are_refused_before_they_multiply),
         cmocka_unit_test(b102_deep_nesting_is_refused),
         cmocka_unit_test(b102_long_lines_are_refused_before_the_parser),
