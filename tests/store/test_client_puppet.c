@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -427,6 +429,100 @@ static void test_freeing_answers_what_is_open(void **state)
     silent = false;
 }
 
+/* ---- memory that runs out at every place, one after the other */
+
+static unsigned allocations_left;
+
+static void *failing_realloc(void *ctx, void *p, size_t size)
+{
+    (void)ctx;
+    if (size == 0) {
+        free(p);
+        return NULL;
+    }
+    if (allocations_left == 0)
+        return NULL;
+    allocations_left--;
+    return realloc(p, size);
+}
+
+static void one_life_with(unsigned allocations)
+{
+    static const struct sl_alloc failing = {failing_realloc, NULL};
+    struct answer answers[8];
+    char why[256];
+
+    start(NULL);
+    allocations_left = allocations;
+    rig.config.alloc = &failing;
+    rig.net.alloc = failing; /* its buffer was allocated by the same functions */
+    rig.config.timeout_us = 20000;
+    if (sl_client_new(&rig.config, &rig.client, why, sizeof why) == 0) {
+        for (int i = 0; i < 8; i++)
+            rig_count_later(&rig, "k", &answers[i]);
+        for (int i = 0; i < 8; i++) {
+            assert_true(rig_wait(&rig, &answers[i].done));
+            assert_int_equal(answers[i].times, 1);
+        }
+    } else {
+        assert_non_null(strstr(why, "out of memory"));
+        rig.client = NULL;
+    }
+    stop();
+}
+
+static void test_memory_runs_out_anywhere(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < 60; n++)
+        one_life_with(n);
+    strcpy(address, "redis+cluster://127.0.0.1:1");
+    for (unsigned n = 0; n < 30; n++)
+        one_life_with(n);
+    strcpy(address, "redis+sentinel://127.0.0.1:1/m");
+    for (unsigned n = 0; n < 30; n++)
+        one_life_with(n);
+    snprintf(address, sizeof address, "redis+unix://%s", path);
+}
+
+/* ---- counters, from another thread */
+
+static atomic_bool reading;
+static uint64_t last_seen;
+
+static void look(void *ctx, const struct sl_shard_stats *stats)
+{
+    (void)ctx;
+    assert_true(stats->results[SL_RESULT_OK] >= last_seen);
+    last_seen = stats->results[SL_RESULT_OK];
+}
+
+static void *read_counters(void *client)
+{
+    while (atomic_load(&reading))
+        sl_client_stats(client, look, NULL);
+    return NULL;
+}
+
+static void test_counters_are_read_from_any_thread(void **state)
+{
+    pthread_t thread;
+
+    (void)state;
+    last_seen = 0;
+    start(NULL);
+    rig_open(&rig);
+    rig_until_ok(&rig, "k");
+    atomic_store(&reading, true);
+    assert_int_equal(pthread_create(&thread, NULL, read_counters, rig.client), 0);
+    for (int i = 1; i < 2000; i++)
+        assert_int_equal(rig_count(&rig, "k").result, SL_RESULT_OK);
+    atomic_store(&reading, false);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rig_total(&rig, SL_RESULT_OK), 2000);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -440,6 +536,8 @@ int main(void)
         cmocka_unit_test(test_errors_are_told_apart_and_counted),
         cmocka_unit_test(test_b128_a_thousand_losses),
         cmocka_unit_test(test_freeing_answers_what_is_open),
+        cmocka_unit_test(test_memory_runs_out_anywhere),
+        cmocka_unit_test(test_counters_are_read_from_any_thread),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
