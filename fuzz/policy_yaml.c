@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* libfyaml 0.7.12 forgets a buffer when a quoted scalar with several escapes is never closed, in memory that it does not
  * hand out: a failed load may lose about the scalar's length. The unit tests run without this, so a leak of ours, or a
  * parser that is not destroyed, still shows. */
-const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libfyaml";
