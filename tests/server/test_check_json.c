@@ -220,8 +220,8 @@ static unsigned random_below(unsigned n)
 }
 
 static const char *const seeds[] = {
-    "{\"key\":\"acct\",\"scope\":\"GET /v1\",\"cost\":7,\"keyType\":\"user\",\"tier\":\"pro\",\"address\":\"::1\","
-    "\"labels\":{\"a\":\"1\",\"b\":\"\\u00e9\"}}",
+    ("{\"key\":\"acct\",\"scope\":\"GET /v1\",\"cost\":7,\"keyType\":\"user\",\"tier\":\"pro\",\"address\":\"::1\","
+     "\"labels\":{\"a\":\"1\",\"b\":\"\\u00e9\"}}"),
     "[{\"key\":\"a\"},{\"key\":\"b\",\"cost\":-0}]",
     " { \"k\\u0065y\" : \"\\ud83d\\ude00 \xc3\xa9 \xf0\x9f\x98\x80\" , \"cost\" : 1000000000 } ",
     "{\"labels\":{},\"key\":\"\"}",
