@@ -1,5 +1,6 @@
-/* Runs sl_http1_parse over a stream as a connection does: reads of given sizes, kept bytes, one request after the other; prints what
- * came out as text, so that two ways of cutting the same bytes can be compared. Every read happens in memory of the exact size. */
+/* Runs sl_http1_parse over a stream as a connection does: reads of given sizes, kept bytes, one request after the
+ * other; prints what came out as text, so that two ways of cutting the same bytes can be compared. Every read happens
+ * in memory of the exact size. */
 #ifndef TESTS_SERVER_HTTP1_READER_H
 #define TESTS_SERVER_HTTP1_READER_H
 

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Parses a copy of the body with sl_check_parse and with jansson. Returns NULL when both refuse it, or both accept it with the same values; else
- * a sentence that says how they differ. */
+/* Parses a copy of the body with sl_check_parse and with jansson. Returns NULL when both refuse it, or both accept it
+ * with the same values; else a sentence that says how they differ. */
 const char *json_disagreement(const char *body, size_t len);
 
 #endif
