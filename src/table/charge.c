@@ -134,11 +134,19 @@ bool sl_table_reset(struct sl_table *table, struct sl_hash128 fp)
     }
 }
 
+/* A function that does nothing but prefetch is free of effects in the compiler's eyes, and link-time optimisation drops
+ * the calls of it; this is an effect. */
+static inline void keep_prefetch(void)
+{
+    __asm__ volatile("");
+}
+
 void sl_table_prefetch(const struct sl_table *table, struct sl_hash128 fp)
 {
     struct sl_site site = sl_site_of(table, fp);
 
     __builtin_prefetch(site.group[0]->tags);
+    keep_prefetch();
 }
 
 void sl_table_prefetch_state(const struct sl_table *table, struct sl_hash128 fp)
@@ -150,4 +158,5 @@ void sl_table_prefetch_state(const struct sl_table *table, struct sl_hash128 fp)
         __builtin_prefetch(&site.group[0]->states[__builtin_ctz(found) / 2], 1);
     else
         __builtin_prefetch(site.group[1]->tags);
+    keep_prefetch();
 }
