@@ -170,6 +170,8 @@ class Daemon:
         self.process.wait()
         self.reader.join(DEADLINE_S)
         self.process.stderr.close()
+        # Built with a sanitizer, a daemon that was killed has said there what it found.
+        assert "Sanitizer" not in self.log and "runtime error: " not in self.log, self.log
 
 
 @pytest.fixture
