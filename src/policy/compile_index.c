@@ -142,6 +142,22 @@ static bool build_layer(struct sl_load *load, struct sl_layer *layer, const stru
     return true;
 }
 
+/* Which layers name which endpoint: the endpoints that compete for a scope there. */
+static void mark_endpoints(struct sl_policy *policy)
+{
+    for (size_t i = 0; i < policy->n_limits; i++) {
+        const struct sl_limit *limit = &policy->limits[i];
+        struct sl_endpoint *endpoint = &policy->endpoints.list[policy->written[i].endpoint_id];
+
+        if (!limit->endpoint || limit->mode == SL_MODE_OFF)
+            continue;
+        endpoint->named_in |= (uint8_t)(1u << limit->layer_idx);
+        if (limit->mode == SL_MODE_ENFORCE)
+            endpoint->enforced_in |= (uint8_t)(1u << limit->layer_idx);
+    }
+    sl_endpoints_find_layered(&policy->endpoints);
+}
+
 void sl_compile_index(struct sl_load *load)
 {
     struct sl_policy *policy = load->policy;
@@ -152,6 +168,7 @@ void sl_compile_index(struct sl_load *load)
         load->reader.nomem = true;
         return;
     }
+    mark_endpoints(policy);
     for (size_t i = 0; i < policy->n_limits; i++)
         if (policy->limits[i].mode != SL_MODE_OFF)
             entries[n++] = make_entry(policy, &policy->limits[i]);

@@ -45,8 +45,8 @@ static size_t common_prefix(const struct entry *x, const struct entry *y, size_t
     return from;
 }
 
-/* Adds the children of one node: one for each next byte among its entries. Sorted entries put a range's shortest common
- * prefix between its first and its last. */
+/* Adds the children of one node: one for each next byte among its entries. Sorted entries put a range's shortest
+ * common prefix between its first and its last. */
 static void add_children(struct sl_endpoints *e, const struct entry *entries, struct pending job, struct pending *queue,
                          uint32_t *n_queue)
 {
@@ -129,8 +129,8 @@ static const struct sl_endpoint_try *try_node(const struct sl_endpoint_try *trie
     return best;
 }
 
-static const struct sl_endpoint_node *child(const struct sl_endpoints *e, const struct sl_endpoint_node *node,
-                                            const char *rest, size_t left)
+static inline __attribute__((always_inline)) const struct sl_endpoint_node *
+child(const struct sl_endpoints *e, const struct sl_endpoint_node *node, const char *rest, size_t left)
 {
     const struct sl_endpoint_node *next;
     uint32_t i;
@@ -166,4 +166,80 @@ uint32_t sl_endpoints_match(const struct sl_endpoints *e, const char *scope, siz
     if (ret_glob)
         *ret_glob = best->glob;
     return best->endpoint;
+}
+
+/* ---- by layer --------------------------------------------------------------------------------------------------- */
+
+#define PAIRS_MAX 100000
+
+/* x before y in precedence: more literal text, at a tie earlier in the file. */
+static bool goes_before(const struct sl_endpoint_glob *x, const struct sl_endpoint_glob *y)
+{
+    if (x->glob.literal_len != y->glob.literal_len)
+        return x->glob.literal_len > y->glob.literal_len;
+    return x < y; /* both are in the array of the file's order */
+}
+
+/* Whether a scope that both globs match would belong to one of them in some layer and to the other in another. */
+static bool may_differ(const struct sl_endpoints *e, const struct sl_endpoint_glob *x, const struct sl_endpoint_glob *y)
+{
+    const struct sl_endpoint_glob *first = goes_before(x, y) ? x : y, *second = first == x ? y : x;
+    const struct sl_endpoint *winner = &e->list[first->endpoint], *loser = &e->list[second->endpoint];
+
+    return ((loser->enforced_in & ~winner->enforced_in) || (loser->named_in & ~winner->named_in)) &&
+           sl_glob_overlap(x->glob.text, x->glob.len, y->glob.text, y->glob.len);
+}
+
+/* Too many pairs to look at count as a yes: then every look-up goes by layer, which is slower and never wrong. */
+void sl_endpoints_find_layered(struct sl_endpoints *e)
+{
+    size_t pairs = 0;
+
+    e->layered = false;
+    for (uint32_t i = 0; i < e->n_globs && !e->layered; i++)
+        for (uint32_t k = i + 1; k < e->n_globs && !e->layered; k++) {
+            if (e->globs[i].endpoint == e->globs[k].endpoint)
+                continue;
+            e->layered = ++pairs > PAIRS_MAX || may_differ(e, &e->globs[i], &e->globs[k]);
+        }
+}
+
+static void keep_better(const struct sl_endpoints *e, uint32_t best[SL_ENDPOINT_LAYERS], unsigned layers, uint32_t glob)
+{
+    for (; layers; layers &= layers - 1) {
+        uint32_t *kept = &best[__builtin_ctz(layers)];
+
+        if (*kept == UINT32_MAX || goes_before(&e->globs[glob], &e->globs[*kept]))
+            *kept = glob;
+    }
+}
+
+static void to_endpoints(const struct sl_endpoints *e, uint32_t best[SL_ENDPOINT_LAYERS])
+{
+    for (int i = 0; i < SL_ENDPOINT_LAYERS; i++)
+        best[i] = best[i] == UINT32_MAX ? 0 : e->globs[best[i]].endpoint;
+}
+
+void sl_endpoints_match_layers(const struct sl_endpoints *e, const char *scope, size_t len,
+                               struct sl_layer_endpoints *ret)
+{
+    const struct sl_endpoint_node *node = &e->nodes[0];
+    size_t at = 0;
+
+    memset(ret, 0xff, sizeof *ret); /* UINT32_MAX: none yet; globs first, endpoints at the end */
+    while (node) {
+        for (uint32_t i = 0; i < node->n_tries; i++) {
+            const struct sl_endpoint_try *t = &e->tries[node->first_try + i];
+            const struct sl_endpoint *endpoint = &e->list[t->endpoint];
+
+            if (!endpoint->named_in || !sl_glob_match(t->rest, t->rest_len, scope + at, len - at))
+                continue;
+            keep_better(e, ret->enforced, endpoint->enforced_in, t->glob);
+            keep_better(e, ret->named, endpoint->named_in, t->glob);
+        }
+        node = child(e, node, scope + at, len - at);
+        at += node ? node->label_len : 0;
+    }
+    to_endpoints(e, ret->enforced);
+    to_endpoints(e, ret->named);
 }

@@ -18,6 +18,7 @@ struct sl_endpoint {
     size_t name_len;
     int64_t cost; /* -1: not given */
     unsigned first_glob, n_globs;
+    uint8_t enforced_in, named_in; /* layers, as bits, where an enforcing limit, or one of any mode but off, names it */
 };
 
 struct sl_endpoint_glob {
@@ -50,10 +51,23 @@ struct sl_endpoints {
     uint8_t *first_bytes;           /* of each node's label, parallel to nodes: children are found in them */
     uint32_t n_nodes;
     struct sl_endpoint_try *tries; /* grouped by node */
+    bool layered; /* an endpoint may win where another, named by more layers, matches too: look-ups go by layer */
 };
 
 /* Builds the tree; list and globs must be filled. Returns 0 or SL_ENOMEM. `scratch` is used during the call only. */
 int sl_endpoints_build(struct sl_endpoints *endpoints, struct sl_arena *arena, struct sl_arena *scratch);
+
+/* Once list[].enforced_in and named_in are known: finds out whether the winner can differ between layers. */
+void sl_endpoints_find_layered(struct sl_endpoints *endpoints);
+
+/* The winners by layer, when `layered`: among the endpoints that the layer's enforcing limits name, and among those
+ * that its limits of either mode name. 0: none. */
+#define SL_ENDPOINT_LAYERS 8
+struct sl_layer_endpoints {
+    uint32_t enforced[SL_ENDPOINT_LAYERS], named[SL_ENDPOINT_LAYERS];
+};
+void sl_endpoints_match_layers(const struct sl_endpoints *endpoints, const char *scope, size_t len,
+                               struct sl_layer_endpoints *ret_endpoints);
 
 /* The endpoint's number, 0 when none matches. *ret_glob (may be NULL) is the index of the glob that won. */
 uint32_t sl_endpoints_match(const struct sl_endpoints *endpoints, const char *scope, size_t len, uint32_t *ret_glob);

@@ -140,8 +140,9 @@ static void lint_endpoints(struct sl_load *load)
         const struct sl_endpoint_glob *first = sorted[i - 1], *again = sorted[i];
         const struct sl_endpoint_draft *draft = &load->draft.endpoints[again->endpoint - 1];
 
-        if (strcmp(first->glob.text, again->glob.text) != 0)
-            continue;
+        if (strcmp(first->glob.text, again->glob.text) != 0 ||
+            (e->list[again->endpoint].named_in & ~e->list[first->endpoint].named_in))
+            continue; /* a layer that names the second alone gives it the scope */
         sl_load_warning(load, draft->node, "",
                         "endpoint `%s` never gets `%.64s`: endpoint `%s` has the same glob earlier", draft->name,
                         again->glob.text, e->list[first->endpoint].name);

@@ -120,12 +120,29 @@ static bool label_is(const struct sluice_request *r, const struct sluice_label *
     return false;
 }
 
+/* The endpoints the scope belongs to in one layer: for its enforcing limits, and with its dry-run limits. 0: none. */
+struct layer_view {
+    unsigned layer;
+    uint32_t enforced, named;
+};
+
+static struct layer_view view_layer(const struct sl_subject *s, unsigned layer)
+{
+    const struct sl_endpoints *e = &s->policy->endpoints;
+    struct sl_layer_endpoints endpoints;
+
+    if (!e->layered)
+        return (struct layer_view){layer, s->endpoint, s->endpoint};
+    sl_endpoints_match_layers(e, s->request->scope ? s->request->scope : "", s->request->scope_len, &endpoints);
+    return (struct layer_view){layer, endpoints.enforced[layer], endpoints.named[layer]};
+}
+
 /* Whether the limit names nothing that the request is not; its mode and its need of an address are looked at later. */
-static bool names_request(const struct sl_subject *s, const struct sl_limit *limit)
+static bool names_request(const struct sl_subject *s, const struct sl_limit *limit, uint32_t endpoint_number)
 {
     const struct sluice_request *r = s->request;
     const char *tier = s->tier ? s->policy->tiers.list[s->tier].text : NULL;
-    const char *endpoint = s->endpoint ? s->policy->endpoints.list[s->endpoint].name : NULL;
+    const char *endpoint = endpoint_number ? s->policy->endpoints.list[endpoint_number].name : NULL;
 
     if (!text_is(limit->key, r->key, r->key_len) || !text_is(limit->tier, tier, tier ? strlen(tier) : 0) ||
         !text_is(limit->endpoint, endpoint, endpoint ? strlen(endpoint) : 0) ||
@@ -177,6 +194,7 @@ static void why_lost(const struct sl_limit *loser, const struct sl_limit *winner
 }
 
 struct layer_winners {
+    struct layer_view view;
     const struct sl_limit *enforcing, *any;
 };
 
@@ -190,6 +208,11 @@ static const char *outcome(const struct sl_subject *s, const struct sl_limit *li
     }
     if ((limit->per & SL_PER_ADDRESS) && !s->address) {
         snprintf(buf, size, "it separates by address and the request has none");
+        return "ignored";
+    }
+    if (limit->mode == SL_MODE_DRY_RUN && !names_request(s, limit, w.view.named)) {
+        snprintf(buf, size, "with the dry-run limits, the scope belongs to endpoint `%s` here",
+                 s->policy->endpoints.list[w.view.named].name);
         return "ignored";
     }
     if (limit == w.enforcing)
@@ -221,22 +244,23 @@ static json_t *candidate_json(const struct sl_subject *s, const struct sl_limit 
     return object;
 }
 
-static struct layer_winners find_winners(const struct sl_subject *s, const struct sl_limit **sorted, size_t n)
+static struct layer_winners find_winners(const struct sl_subject *s, struct layer_view view,
+                                         const struct sl_limit **sorted, size_t n)
 {
-    struct layer_winners w = {0};
+    struct layer_winners w = {.view = view};
 
-    for (size_t i = 0; i < n && !w.enforcing; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (sorted[i]->mode == SL_MODE_OFF || ((sorted[i]->per & SL_PER_ADDRESS) && !s->address))
             continue;
-        if (!w.any)
+        if (!w.any && names_request(s, sorted[i], view.named))
             w.any = sorted[i];
-        if (sorted[i]->mode == SL_MODE_ENFORCE)
+        if (!w.enforcing && sorted[i]->mode == SL_MODE_ENFORCE && names_request(s, sorted[i], view.enforced))
             w.enforcing = sorted[i];
     }
     return w;
 }
 
-static json_t *layer_json(const struct sl_subject *s, unsigned layer, const struct sl_limit **sorted)
+static json_t *layer_json(const struct sl_subject *s, struct layer_view view, const struct sl_limit **sorted)
 {
     const struct sl_policy *policy = s->policy;
     json_t *object = json_object(), *candidates = json_array();
@@ -244,14 +268,17 @@ static json_t *layer_json(const struct sl_subject *s, unsigned layer, const stru
     size_t n = 0;
 
     for (size_t i = 0; i < policy->n_limits; i++)
-        if (policy->limits[i].layer_idx == layer && names_request(s, &policy->limits[i]))
+        if (policy->limits[i].layer_idx == view.layer &&
+            (names_request(s, &policy->limits[i], view.enforced) || names_request(s, &policy->limits[i], view.named)))
             sorted[n++] = &policy->limits[i];
     if (n)
         qsort(sorted, n, sizeof(struct sl_limit *), by_precedence);
-    w = find_winners(s, sorted, n);
+    w = find_winners(s, view, sorted, n);
     for (size_t i = 0; i < n; i++)
         json_array_append_new(candidates, candidate_json(s, sorted[i], w));
-    json_object_set_new(object, "layer", json_string(policy->layers[layer].name));
+    json_object_set_new(object, "layer", json_string(policy->layers[view.layer].name));
+    if (view.enforced != s->endpoint && view.enforced)
+        json_object_set_new(object, "endpoint", sl_json_optional(policy->endpoints.list[view.enforced].name));
     json_object_set_new(object, "winner", sl_json_optional(w.enforcing ? w.enforcing->name : NULL));
     json_object_set_new(object, "dry_run",
                         sl_json_optional(w.any && w.any->mode == SL_MODE_DRY_RUN ? w.any->name : NULL));
@@ -334,7 +361,7 @@ json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct slui
         sl_subject_init(&s, policy, request);
         sl_policy_resolve(policy, request, r);
         for (unsigned i = 0; i < policy->n_layers; i++)
-            json_array_append_new(layers, layer_json(&s, i, sorted));
+            json_array_append_new(layers, layer_json(&s, view_layer(&s, i), sorted));
         json_object_set_new(object, "request", request_json(request));
         json_object_set_new(object, "endpoint", endpoint_json(&s));
         json_object_set_new(object, "tier", tier_json(&s));
@@ -363,8 +390,11 @@ static void print_layer(const json_t *layer, FILE *out)
     const json_t *candidates = json_object_get(layer, "candidates"), *candidate;
     size_t i;
 
-    fprintf(out, "layer %s: %s\n", string_of(layer, "layer"),
+    fprintf(out, "layer %s: %s", string_of(layer, "layer"),
             json_is_string(json_object_get(layer, "winner")) ? string_of(layer, "winner") : "no limit applies");
+    if (json_object_get(layer, "endpoint"))
+        fprintf(out, " (as endpoint %s, which this layer names)", string_of(layer, "endpoint"));
+    fputc('\n', out);
     json_array_foreach(candidates, i, candidate)
     {
         fprintf(out, "  %-7s %-20s %s", string_of(candidate, "result"), string_of(candidate, "limit"),

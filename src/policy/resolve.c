@@ -1,8 +1,8 @@
 /* One request against a compiled policy: the hot path. No allocation, no division, no search over limits.
  *
  * The request's key, endpoint, tier and key type become numbers once; each layer's tables are then probed with the
- * numbers their limits name, from the most specific, until an enforcing limit answers. One walk serves the dry run too:
- * the first answer of any mode is what a resolution with the dry-run limits would give. */
+ * numbers their limits name, from the most specific, until an enforcing limit answers. One walk serves the dry run
+ * too: the first answer of any mode is what a resolution with the dry-run limits would give. */
 #include "policy/resolve.h"
 
 #include <string.h>
@@ -299,10 +299,21 @@ static void add_dry_winner(struct sl_subject *s, const struct sl_limit *limit, s
         r->dry_blocked = limit;
 }
 
-/* The fields in which the request has nothing that a limit could name. */
-static unsigned fields_lacking(const struct sl_subject *s)
+static inline void add_layer(struct sl_subject *s, unsigned layer, struct winners w, struct sl_resolution *r)
 {
-    return (s->key ? 0 : SL_NAMES_KEY) | (s->endpoint ? 0 : SL_NAMES_ENDPOINT) | (s->tier ? 0 : SL_NAMES_TIER) |
+    r->winners[layer] = w.enforcing;
+    if (w.enforcing) {
+        r->unmatched = false;
+        add_winner(s, w.enforcing, r);
+    }
+    if (w.any && w.any->mode == SL_MODE_DRY_RUN)
+        add_dry_winner(s, w.any, r);
+}
+
+/* The fields in which a request has nothing that a limit could name. */
+static inline unsigned fields_lacking(const struct sl_subject *s, uint32_t endpoint)
+{
+    return (s->key ? 0 : SL_NAMES_KEY) | (endpoint ? 0 : SL_NAMES_ENDPOINT) | (s->tier ? 0 : SL_NAMES_TIER) |
            (s->type ? 0 : SL_NAMES_KEY_TYPE);
 }
 
@@ -310,18 +321,32 @@ static void resolve_layers(struct sl_subject *s, struct sl_resolution *r)
 {
     const struct sl_policy *policy = s->policy;
     struct sl_ids ids = sl_ids_pack(s->key, s->endpoint, s->tier, s->type);
-    unsigned lack = fields_lacking(s);
+    unsigned lack = fields_lacking(s, s->endpoint);
 
+    for (unsigned i = 0; i < policy->n_layers; i++)
+        add_layer(s, i, resolve_layer(s, &policy->layers[i], ids, lack), r);
+}
+
+static struct winners resolve_as(struct sl_subject *s, const struct sl_layer *layer, uint32_t endpoint)
+{
+    return resolve_layer(s, layer, sl_ids_pack(s->key, endpoint, s->tier, s->type), fields_lacking(s, endpoint));
+}
+
+/* Where endpoints overlap, those that a layer names compete for the scope there; its dry-run limits may bring in
+ * others, which the verdict must not see. */
+static void resolve_layers_apart(struct sl_subject *s, struct sl_resolution *r)
+{
+    const struct sl_policy *policy = s->policy;
+    struct sl_layer_endpoints endpoints;
+
+    sl_endpoints_match_layers(&policy->endpoints, s->request->scope ? s->request->scope : "", s->request->scope_len,
+                              &endpoints);
     for (unsigned i = 0; i < policy->n_layers; i++) {
-        struct winners w = resolve_layer(s, &policy->layers[i], ids, lack);
+        struct winners w = resolve_as(s, &policy->layers[i], endpoints.enforced[i]);
 
-        r->winners[i] = w.enforcing;
-        if (w.enforcing) {
-            r->unmatched = false;
-            add_winner(s, w.enforcing, r);
-        }
-        if (w.any && w.any->mode == SL_MODE_DRY_RUN)
-            add_dry_winner(s, w.any, r);
+        if (endpoints.named[i] != endpoints.enforced[i])
+            w.any = resolve_as(s, &policy->layers[i], endpoints.named[i]).any;
+        add_layer(s, i, w, r);
     }
 }
 
@@ -339,7 +364,10 @@ void sl_policy_resolve(const struct sl_policy *policy, const struct sluice_reque
     memset(r->winners, 0, sizeof r->winners);
     if (s.denied)
         return;
-    resolve_layers(&s, r);
+    if (policy->endpoints.layered)
+        resolve_layers_apart(&s, r);
+    else
+        resolve_layers(&s, r);
     if (!r->unmatched)
         return;
     if (policy->unmatched_deny)

@@ -226,12 +226,31 @@ static size_t literal_text(const char *glob)
     return n;
 }
 
-static const char *find_endpoint(const struct model_policy *model, const struct sluice_request *request)
+/* Whether a limit of the layer names the endpoint; NULL layer: yes. */
+static bool is_named(const struct model_policy *model, const char *endpoint, const char *layer, bool dry_too)
+{
+    if (!layer)
+        return true;
+    for (unsigned i = 0; i < model->n_limits; i++) {
+        const struct model_limit *limit = &model->limits[i];
+
+        if (same(limit->layer, layer) && same(limit->endpoint, endpoint) &&
+            (limit->mode == SL_MODE_ENFORCE || (dry_too && limit->mode == SL_MODE_DRY_RUN)))
+            return true;
+    }
+    return false;
+}
+
+/* The endpoint with the longest literal text, among all or among those that limits of the layer name. */
+static const char *find_endpoint(const struct model_policy *model, const struct sluice_request *request,
+                                 const char *layer, bool dry_too)
 {
     const char *best = "";
     size_t best_literal = 0;
 
-    for (unsigned i = 0; i < model->n_endpoints; i++)
+    for (unsigned i = 0; i < model->n_endpoints; i++) {
+        if (!is_named(model, model->endpoints[i].name, layer, dry_too))
+            continue;
         for (unsigned k = 0; k < model->endpoints[i].n_globs; k++) {
             const char *glob = model->endpoints[i].globs[k];
 
@@ -241,6 +260,7 @@ static const char *find_endpoint(const struct model_policy *model, const struct 
                 best_literal = literal_text(glob);
             }
         }
+    }
     return best;
 }
 
@@ -270,13 +290,14 @@ static const char *find_tier(const struct model_policy *model, const struct slui
     return model->default_tier ? model->default_tier : "";
 }
 
-static bool matches(const struct model_limit *limit, const struct model_answer *a, const struct sluice_request *request)
+static bool matches(const struct model_limit *limit, const char *endpoint, const struct model_answer *a,
+                    const struct sluice_request *request)
 {
     const char *type = request->key_type ? request->key_type : "api_key";
     size_t type_len = request->key_type ? request->key_type_len : 7;
 
     if ((limit->key && !is_text(limit->key, request->key, request->key_len)) ||
-        (limit->endpoint && strcmp(limit->endpoint, a->endpoint) != 0) ||
+        (limit->endpoint && strcmp(limit->endpoint, endpoint) != 0) ||
         (limit->tier && strcmp(limit->tier, a->tier) != 0) ||
         (limit->key_type && !is_text(limit->key_type, type, type_len)))
         return false;
@@ -316,13 +337,14 @@ static bool goes_before(const struct model_limit *x, const struct model_limit *y
 static const struct model_limit *best_in(const struct model_policy *model, const char *layer, bool dry_too,
                                          const struct model_answer *a, const struct sluice_request *request)
 {
+    const char *endpoint = find_endpoint(model, request, layer, dry_too);
     const struct model_limit *best = NULL;
 
     for (unsigned i = 0; i < model->n_limits; i++) {
         const struct model_limit *limit = &model->limits[i];
 
         if (strcmp(limit->layer, layer) != 0 || limit->mode == SL_MODE_OFF ||
-            (limit->mode == SL_MODE_DRY_RUN && !dry_too) || !matches(limit, a, request))
+            (limit->mode == SL_MODE_DRY_RUN && !dry_too) || !matches(limit, endpoint, a, request))
             continue;
         if (!best || goes_before(limit, best))
             best = limit;
@@ -346,7 +368,7 @@ void model_resolve(const struct model_policy *model, const struct sluice_request
 {
     *a = (struct model_answer){.unmatched = true};
     list_layers(model, a);
-    a->endpoint = find_endpoint(model, request);
+    a->endpoint = find_endpoint(model, request, NULL, true);
     a->tier = find_tier(model, request, &a->denied);
     if (a->denied)
         return;

@@ -125,6 +125,8 @@ static void limits_that_never_win_are_named(void **state)
     one_warning(HEAD "limits:\n  - {name: a, labels: {x: \"*\"}, per: [address], rate: 1/s}\n  - {name: b, labels: {x: "
                      "\"b*\"}, rate: 1/s}\n",
                 5, 5, "", "where both match"); /* requests without an address are left to b */
+    silent(HEAD
+           "endpoints: {e: {match: [\"a*\"]}, f: {match: [\"a*\"]}}\nlimits: [{name: a, endpoint: f, rate: 1/s}]\n");
     one_warning(HEAD "endpoints: {e: {match: [\"a*\"]}, f: {match: [b, \"a*\"]}}\nlimits: [{name: a, rate: 1/s}]\n", 3,
                 36, "", "endpoint `f` never gets `a*`: endpoint `e`");
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- an allocator that fails once --------------------------------------------------------------------------------- */
+/* ---- an allocator that fails once ------------------------------------------------------------------------------- */
 
 struct failing {
     size_t calls, fail_at; /* the call that fails; 0: none */

@@ -137,6 +137,29 @@ static void explain_tells_every_step(void **state)
     sl_policy_unref(policy);
 }
 
+static void explain_tells_the_endpoint_of_a_layer(void **state)
+{
+    struct sl_policy *policy =
+        must_load("version: 1\nendpoints: {css: {match: [\"*.css\"]}, blog: {match: [\"GET /blog/*\"]}}\n"
+                  "limits:\n  - {name: css, endpoint: css, rate: 1/s}\n"
+                  "  - {name: dry-blog, tier: t, endpoint: blog, rate: 1/s, mode: dry_run}\n"
+                  "  - {name: dry-css, tier: u, endpoint: css, rate: 1/s, mode: dry_run}\n");
+    struct sluice_request request = request_of("k", "GET /blog/x.css");
+    json_t *e;
+
+    (void)state;
+    request.tier = "u";
+    request.tier_len = 1;
+    e = sl_policy_explain_json(policy, &request);
+    is_text(e, "endpoint.name", "blog");
+    is_text(e, "layers.0.endpoint", "css");
+    is_text(e, "layers.0.winner", "css");
+    is_text(e, "layers.0.candidates.0.limit", "dry-css");
+    contains_text(e, "layers.0.candidates.0.why", "belongs to endpoint `blog` here");
+    json_decref(e);
+    sl_policy_unref(policy);
+}
+
 static void explain_tells_how_it_ends(void **state)
 {
     struct sl_policy *deny = must_load("version: 1\nunmatched: deny\nlimits: [{name: a, tier: t, rate: blocked}]\n"),
@@ -431,6 +454,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(show_tells_what_is_written_and_what_holds),
         cmocka_unit_test(explain_tells_every_step),
+        cmocka_unit_test(explain_tells_the_endpoint_of_a_layer),
         cmocka_unit_test(explain_tells_how_it_ends),
         cmocka_unit_test(explanations_say_what_the_store_would_mean),
         cmocka_unit_test(explanations_agree_with_decisions),

@@ -142,6 +142,44 @@ static void the_longest_literal_text_gives_the_endpoint(void **state)
     sl_policy_unref(policy);
 }
 
+/* A scope belongs to one endpoint, but a layer knows only the endpoints its limits name: one that is defined for
+ * another layer takes no scope away from a limit here. */
+static void layers_choose_among_the_endpoints_they_name(void **state)
+{
+    struct sl_policy *policy =
+        must_load("version: 1\n"
+                  "endpoints: {css: {match: [\"*.css\"], cost: 3}, blog: {match: [\"GET /blog/*\"], cost: 7},"
+                  " docs: {match: [\"GET /blog/d*\"]}}\n"
+                  "limits:\n"
+                  "  - {name: all, rate: 1/s}\n"
+                  "  - {name: blog, endpoint: blog, rate: 1/s}\n"
+                  "  - {name: css, layer: backend, endpoint: css, per: [endpoint], rate: 1/s}\n"
+                  "  - {name: blog2, layer: both, endpoint: blog, rate: 1/s}\n"
+                  "  - {name: css2, layer: both, endpoint: css, rate: 1/s}\n"
+                  "  - {name: css3, layer: dry, endpoint: css, rate: 1/s}\n"
+                  "  - {name: docs3, layer: dry, endpoint: docs, rate: 1/s, mode: dry_run}\n");
+    struct sluice_request request = request_of("k", "GET /blog/x.css"), docs = request_of("k", "GET /blog/d.css");
+    struct sl_resolution *r;
+
+    (void)state;
+    assert_string_equal(winner_in(policy, "default", &request), "blog");
+    assert_string_equal(winner_in(policy, "backend", &request), "css");
+    assert_string_equal(winner_in(policy, "both", &request), "blog2"); /* longer literal text */
+    assert_string_equal(winner_in(policy, "dry", &request), "css3");
+    r = resolve(policy, &request);
+    assert_string_equal(r->endpoint, "blog");
+    assert_int_equal(r->items[0].cost, 7); /* one cost a request: that of the endpoint it belongs to */
+    assert_int_equal(r->items[1].cost, 7);
+    assert_int_equal(r->n_dry, 0);
+    r = resolve(policy, &docs);
+    assert_string_equal(r->endpoint, "docs");
+    assert_string_equal(r->winners[0]->name, "blog");
+    assert_string_equal(r->winners[3]->name, "css3"); /* the dry run must not take it away */
+    assert_int_equal(r->n_dry, 1);
+    assert_string_equal(r->dry[0].limit->name, "docs3");
+    sl_policy_unref(policy);
+}
+
 static void tiers_come_from_the_request_then_tables_then_settings(void **state)
 {
     struct sl_policy *policy =
@@ -624,6 +662,7 @@ int main(void)
         cmocka_unit_test(the_more_specific_limit_wins),
         cmocka_unit_test(labels_count_one_each_and_ties_go_to_the_earlier),
         cmocka_unit_test(the_longest_literal_text_gives_the_endpoint),
+        cmocka_unit_test(layers_choose_among_the_endpoints_they_name),
         cmocka_unit_test(tiers_come_from_the_request_then_tables_then_settings),
         cmocka_unit_test(costs_come_from_the_request_then_limit_then_endpoint),
         cmocka_unit_test(layers_stand_in_the_order_of_the_file),
