@@ -74,6 +74,7 @@ static void check_policy(const struct sl_policy *policy)
     json_decref(diff);
     json_decref(show);
     resolve_for(policy, NULL, "");
+    resolve_for(policy, NULL, "GET /b.css");
     resolve_for(policy, NULL, "GET /v1/search");
     for (size_t i = 0; i < sl_policy_n_limits(policy) && i < 20; i++)
         resolve_for(policy, sl_policy_limit(policy, i), "POST /login");
