@@ -8,6 +8,9 @@
 #define CALL_BYTES_MAX (4u << 20)
 #define CALL_BYTES_KEPT 1024u
 #define AGAIN_US UINT64_C(2000)
+/* A deadline noticed this late means that the loop stood still, not the store: what it has said meanwhile is read first. */
+#define LATE_US UINT64_C(3000)
+#define LATE_TURN_US UINT64_C(1000)
 
 static void on_done(struct sl_conn_call *base, enum sl_result result, const struct sl_reply *reply);
 static unsigned on_write(struct sl_conn_call *base, struct sl_conn *conn, struct sl_out *out);
@@ -380,11 +383,27 @@ static void on_done(struct sl_conn_call *base, enum sl_result result, const stru
     finish(call, result, reply);
 }
 
+/* True, once, when the loop comes so late that it has not looked at its connections yet: the deadlines wait a turn. */
+static bool let_loop_read(struct sl_client *client, uint64_t now)
+{
+    const struct sl_call *first = SL_CONTAINER(client->deadlines.next, struct sl_call, deadline);
+
+    if (client->late || sl_list_empty(&client->deadlines) || now < first->deadline_us + LATE_US) {
+        client->late = false;
+        return false;
+    }
+    client->late = true;
+    client->config.net->timer_set(client->deadline_timer, now + LATE_TURN_US);
+    return true;
+}
+
 void sl_calls_on_deadline(void *owner)
 {
     struct sl_client *client = owner;
     uint64_t now = sl_client_now_us(client);
 
+    if (let_loop_read(client, now))
+        return;
     while (!sl_list_empty(&client->deadlines)) {
         struct sl_call *call = SL_CONTAINER(client->deadlines.next, struct sl_call, deadline);
         struct sl_node *node = call->node;

@@ -368,6 +368,29 @@ static void test_stopped_server_opens_the_breaker_and_comes_back(void **state)
     server_remove(&server);
 }
 
+/* The loop stands still for longer than the deadline while the store answers: the answer counts, not the clock. */
+static void test_a_late_loop_reads_before_it_gives_up(void **state)
+{
+    struct answer answer;
+
+    (void)state;
+    server_start(&server, NULL);
+    open_at(unix_address(&server, "", ""));
+    rig_until_ok(&rig, "k");
+    rig_count_later(&rig, "late", &answer);
+    for (int i = 0; i < 5; i++)
+        uv_run(&rig.loop, UV_RUN_NOWAIT); /* it is sent */
+    if (!answer.done) {
+        server_cli(&server, WORDS("PING")); /* and was there first, so it is executed */
+        server_cli(&server, WORDS("PING"));
+    }
+    rig.ahead_us += 60000000;
+    assert_true(rig_wait(&rig, &answer.done));
+    assert_int_equal(answer.result, SL_RESULT_OK);
+    rig_close(&rig);
+    server_remove(&server);
+}
+
 /* ---- TLS */
 
 static void make_certificates(const char *folder)
@@ -524,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_b124_memory_full),
         cmocka_unit_test(test_busy_with_a_script),
         cmocka_unit_test(test_stopped_server_opens_the_breaker_and_comes_back),
+        cmocka_unit_test(test_a_late_loop_reads_before_it_gives_up),
         cmocka_unit_test(test_tls),
         cmocka_unit_test(test_module_is_found_and_missed),
         cmocka_unit_test(test_is_ready_once_connected),
