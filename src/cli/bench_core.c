@@ -30,18 +30,26 @@ struct hot {
     struct sluice_request request;
 };
 
+/* A stream of keys at random, made beforehand, so that what is timed is deciding and not the making of keys. */
+#define STREAM_KEYS (UINT64_C(1) << 22)
+struct stream {
+    char (*keys)[KEY_LEN];
+    uint64_t next;
+};
+
 /* A flat array of 16-byte slots. */
 struct flat {
     struct sl_secret secret;
     struct sl_clock clock;
     unsigned __int128 *slots;
     uint64_t n; /* a power of two */
-    uint64_t n_keys, random;
+    struct stream stream;
 };
 
 struct wide {
     struct sl_limiter *limiter;
-    uint64_t n_keys, random;
+    uint64_t n_keys;
+    struct stream stream;
 };
 
 struct core_values {
@@ -95,19 +103,36 @@ static void run_floor(void *ctx, uint64_t n)
     }
 }
 
+static bool open_stream(struct stream *stream, uint64_t n_keys)
+{
+    uint64_t random = 88172645463325252u;
+
+    *stream = (struct stream){.keys = malloc(STREAM_KEYS * KEY_LEN)};
+    for (uint64_t i = 0; stream->keys && i < STREAM_KEYS; i++)
+        make_key(stream->keys[i], bench_random(&random) % n_keys);
+    return stream->keys != NULL;
+}
+
+/* The next BATCH keys. */
+static const char (*next_keys(struct stream *stream))[KEY_LEN]
+{
+    const char(*keys)[KEY_LEN] = (const char(*)[KEY_LEN]) & stream->keys[stream->next];
+
+    stream->next = (stream->next + BATCH) % STREAM_KEYS;
+    return keys;
+}
+
 static void run_wide_floor(void *ctx, uint64_t n)
 {
     struct flat *flat = ctx;
 
     for (uint64_t done = 0; done < n; done += BATCH) {
-        unsigned __int128 *slots[BATCH];
+        const char(*keys)[KEY_LEN] = next_keys(&flat->stream);
         uint64_t now_us = flat->clock.mono_us(flat->clock.ctx);
+        unsigned __int128 *slots[BATCH];
 
         for (unsigned i = 0; i < BATCH; i++) {
-            char key[KEY_LEN];
-
-            make_key(key, bench_random(&flat->random) % flat->n_keys);
-            slots[i] = &flat->slots[sl_hash13(flat->secret, key, KEY_LEN).b & (flat->n - 1)];
+            slots[i] = &flat->slots[sl_hash13(flat->secret, keys[i], KEY_LEN).b & (flat->n - 1)];
             __builtin_prefetch(slots[i], 1);
         }
         for (unsigned i = 0; i < BATCH; i++)
@@ -120,16 +145,15 @@ static void run_wide(void *ctx, uint64_t n)
     struct wide *wide = ctx;
     struct sluice_request requests[BATCH];
     struct sluice_verdict verdicts[BATCH];
-    char keys[BATCH][KEY_LEN];
     size_t bad;
 
-    for (unsigned i = 0; i < BATCH; i++) {
+    for (unsigned i = 0; i < BATCH; i++)
         requests[i] = (struct sluice_request)SLUICE_REQUEST_INIT;
-        requests[i].key = keys[i], requests[i].key_len = KEY_LEN;
-    }
     for (uint64_t done = 0; done < n; done += BATCH) {
+        const char(*keys)[KEY_LEN] = next_keys(&wide->stream);
+
         for (unsigned i = 0; i < BATCH; i++)
-            make_key(keys[i], bench_random(&wide->random) % wide->n_keys);
+            requests[i].key = keys[i], requests[i].key_len = KEY_LEN;
         sl_limiter_check_batch(wide->limiter, requests, BATCH, verdicts, NULL, &bad, NULL, NULL);
         bench_keep((uint64_t)verdicts[BATCH - 1].remaining);
     }
@@ -153,7 +177,7 @@ static bool open_flat(struct flat *flat, uint64_t n_keys)
 {
     void *memory;
 
-    *flat = (struct flat){.clock = sl_clock_system(), .n = 1, .n_keys = n_keys, .random = 88172645463325252u};
+    *flat = (struct flat){.clock = sl_clock_system(), .n = 1};
     while (flat->n < n_keys)
         flat->n *= 2;
     memory = mmap(NULL, flat->n * sizeof *flat->slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -162,13 +186,14 @@ static bool open_flat(struct flat *flat, uint64_t n_keys)
     madvise(memory, flat->n * sizeof *flat->slots, MADV_HUGEPAGE);
     memset(memory, 0, flat->n * sizeof *flat->slots);
     flat->slots = memory;
-    return sl_secret_random(&flat->secret) == 0;
+    return sl_secret_random(&flat->secret) == 0 && open_stream(&flat->stream, n_keys);
 }
 
 static void close_flat(struct flat *flat)
 {
     if (flat->slots)
         munmap(flat->slots, flat->n * sizeof *flat->slots);
+    free(flat->stream.keys);
 }
 
 static bool open_hot(struct hot *hot, unsigned n_limits, const char *rate)
@@ -191,10 +216,9 @@ static bool open_wide(struct wide *wide, unsigned n_limits, uint64_t n_keys)
     wide->limiter = text ? bench_open_limiter(text, n_keys) : NULL;
     free(text);
     wide->n_keys = n_keys;
-    wide->random = 2463534242u;
     if (wide->limiter)
         fill(wide);
-    return wide->limiter != NULL;
+    return wide->limiter && open_stream(&wide->stream, n_keys);
 }
 
 static json_t *ratios_json(const struct bench_subject *s, unsigned rounds)
@@ -271,6 +295,7 @@ static int run(const struct cli_call *call)
     sl_limiter_free(few.limiter);
     sl_limiter_free(many.limiter);
     sl_limiter_free(wide.limiter);
+    free(wide.stream.keys);
     close_flat(&flat);
     close_flat(&wide_flat);
     return status;
