@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#define HEADER_LONG "The request's header is too long."
 #define LINE_ENDS "Lines of a request end with CR LF."
 
 enum { PIECE_NONE, PIECE_NAME, PIECE_VALUE };
@@ -178,7 +177,7 @@ static int on_headers_complete(http_parser *parser)
     if (!has_good_request_line(h) || (h->n_fields && !ends_well(h->base + h->piece_end)))
         return refuse(h, 400, LINE_ENDS);
     if (h->piece_end > h->limits->header_bytes)
-        return refuse(h, 431, HEADER_LONG);
+        return refuse(h, 431, "The request's header is too long.");
     if (check_fields(h))
         return -1;
     if (parser->content_length != UINT64_MAX && parser->content_length > h->limits->body_bytes)
@@ -234,14 +233,9 @@ void sl_http1_init(struct sl_http1 *h, const struct sl_http1_limits *limits)
     h->detail = NULL;
 }
 
-/* The parser stopped at byte n. Beyond the header's bound nothing is judged: a head that came byte by byte would have
- * been refused there, and the answer must not depend on how the bytes came. */
-static enum sl_http1_result refused_by_parser(struct sl_http1 *h, size_t n)
+static enum sl_http1_result refused_by_parser(struct sl_http1 *h)
 {
-    if (!h->head_done && n > h->limits->header_bytes) {
-        h->status = 431;
-        h->detail = HEADER_LONG;
-    } else if (!h->status) {
+    if (!h->status) {
         enum http_errno e = HTTP_PARSER_ERRNO(&h->parser);
 
         h->status = e == HPE_HEADER_OVERFLOW ? 431 : e == HPE_INVALID_METHOD ? 501 : 400;
@@ -298,9 +292,10 @@ enum sl_http1_result sl_http1_parse(struct sl_http1 *h, char *block, size_t len)
         return read_chunks(h, block, n + 1, len);
     }
     if (HTTP_PARSER_ERRNO(&h->parser) != HPE_OK)
-        return refused_by_parser(h, n);
+        return refused_by_parser(h);
     h->n_kept = (uint32_t)len;
-    return !h->head_done && len > h->limits->header_bytes ? bad(h, 431, HEADER_LONG) : SL_HTTP1_MORE;
+    return !h->head_done && len > h->limits->header_bytes ? bad(h, 431, "The request's header is too long.")
+                                                          : SL_HTTP1_MORE;
 }
 
 void sl_http1_request(const struct sl_http1 *h, char *block, struct sl_http_request *ret_request)
