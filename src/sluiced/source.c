@@ -117,22 +117,29 @@ int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, boo
     return 0;
 }
 
-static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, const char *trigger)
+/* Puts the policy in force unless it is the same; takes it in any case. On failure `why` says what is wrong. */
+static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, const char *trigger, char *why,
+                           size_t why_size)
 {
     struct sl_policy *old = sl_limiter_policy(source->limiter);
     bool same = !strcmp(sl_policy_hash(old), sl_policy_hash(policy));
+    enum sl_reload result = same ? SL_RELOAD_SAME : SL_RELOAD_DONE;
+    int err = same ? 0 : sl_limiter_set_policy(source->limiter, sl_policy_ref(policy));
 
     sl_policy_unref(old);
-    if (same) {
+    if (err) {
+        sl_policy_unref(policy); /* the reference that was not taken */
+        snprintf(why, why_size, "the policy cannot be put in force: %s", sl_err_text(err));
+        result = SL_RELOAD_FAILED;
+    } else if (same) {
         sl_log(source->log, SL_LOG_INFO, "%s: the policy is the one in force", trigger);
-        sl_policy_unref(policy);
-        return SL_RELOAD_SAME;
+    } else {
+        sl_log(source->log, SL_LOG_INFO, "%s: policy %.12s is in force, %zu limits", trigger, sl_policy_hash(policy),
+               sl_policy_n_limits(policy));
+        keep(source, policy);
     }
-    keep(source, policy);
-    sl_log(source->log, SL_LOG_INFO, "%s: policy %.12s is in force, %zu limits", trigger, sl_policy_hash(policy),
-           sl_policy_n_limits(policy));
-    sl_limiter_set_policy(source->limiter, policy);
-    return SL_RELOAD_DONE;
+    sl_policy_unref(policy);
+    return result;
 }
 
 enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size)
@@ -143,12 +150,16 @@ enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, c
 
     pthread_mutex_lock(&source->lock);
     if (load(source, true, &policy, reason, sizeof reason)) {
+        result = SL_RELOAD_FAILED;
+    } else {
+        result = swap(source, policy, trigger, reason, sizeof reason);
+        if (result == SL_RELOAD_FAILED)
+            sl_log(source->log, SL_LOG_ERROR, "%s", reason);
+    }
+    if (result == SL_RELOAD_FAILED) {
         sl_log(source->log, SL_LOG_ERROR, "%s: the policy was not taken; the one in force stays", trigger);
         if (why)
             snprintf(why, why_size, "%s", reason);
-        result = SL_RELOAD_FAILED;
-    } else {
-        result = swap(source, policy, trigger);
     }
     pthread_mutex_unlock(&source->lock);
     return result;

@@ -1,0 +1,143 @@
+/* Reloads: what cannot be put in force leaves the policy that is. */
+#include "limiter/limiter.h"
+#include "sluiced/source.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ONE "version: 1\nlimits: [{name: one, rate: 1/s}]\n"
+#define TWO "version: 1\nlimits: [{name: two, rate: 2/s}]\n"
+
+/* An allocator that can be told to have no memory. */
+static bool exhausted;
+
+static void *scarce_realloc(void *ctx, void *p, size_t size)
+{
+    (void)ctx;
+    if (size == 0) {
+        free(p);
+        return NULL;
+    }
+    return exhausted ? NULL : realloc(p, size);
+}
+
+struct fixture {
+    char path[64];
+    FILE *lines;
+    struct sl_log log;
+    struct sl_source source;
+    struct sl_limiter *limiter;
+};
+
+static void write_policy(const struct fixture *f, const char *text)
+{
+    FILE *file = fopen(f->path, "w");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void open_source(struct fixture *f)
+{
+    struct sl_table_options options = sl_table_defaults();
+    struct sl_alloc scarce = {.realloc = scarce_realloc};
+    struct sl_table *table;
+    struct sl_policy *policy;
+    bool fallen_back;
+    char why[512];
+    int fd;
+
+    snprintf(f->path, sizeof f->path, "/tmp/sluice-source-XXXXXX");
+    fd = mkstemp(f->path);
+    assert_true(fd >= 0);
+    close(fd);
+    write_policy(f, ONE);
+    f->lines = tmpfile();
+    assert_non_null(f->lines);
+    sl_log_init(&f->log, SL_LOG_LOGFMT, fileno(f->lines));
+    options.keys = options.log_entries = 1000;
+    assert_int_equal(sl_table_open(&options, &table, why, sizeof why), 0);
+    assert_int_equal(sl_source_init(&f->source, f->path, NULL, sl_table_secret(table), &f->log, why, sizeof why), 0);
+    assert_int_equal(sl_source_first(&f->source, &policy, &fallen_back, why, sizeof why), 0);
+    assert_int_equal(sl_limiter_new(table, policy, &scarce, &f->limiter), 0);
+    sl_source_attach(&f->source, f->limiter);
+}
+
+static void close_source(struct fixture *f)
+{
+    sl_limiter_free(f->limiter);
+    sl_source_fini(&f->source);
+    sl_log_fini(&f->log);
+    fclose(f->lines);
+    unlink(f->path);
+}
+
+static void assert_in_force(struct fixture *f, const char *limit)
+{
+    struct sl_policy *policy = sl_limiter_policy(f->limiter);
+
+    assert_string_equal(sl_policy_limit(policy, 0)->name, limit);
+    sl_policy_unref(policy);
+}
+
+static bool was_logged(const struct fixture *f, const char *text)
+{
+    static char all[16384];
+    ssize_t n = pread(fileno(f->lines), all, sizeof all - 1, 0);
+
+    assert_true(n >= 0);
+    all[n] = '\0';
+    return strstr(all, text) != NULL;
+}
+
+static void a_good_file_is_put_in_force(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    open_source(&f);
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_SAME);
+    write_policy(&f, TWO);
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_DONE);
+    assert_in_force(&f, "two");
+    close_source(&f);
+}
+
+/* A good file, but no memory to put it in force: that is a failure, and said to be one. */
+static void without_memory_the_old_policy_stays(void **state)
+{
+    struct fixture f;
+    char why[256] = "";
+
+    (void)state;
+    open_source(&f);
+    write_policy(&f, TWO);
+    exhausted = true;
+    assert_int_equal(sl_source_reload(&f.source, "test", why, sizeof why), SL_RELOAD_FAILED);
+    exhausted = false;
+    assert_string_equal(why, "the policy cannot be put in force: out of memory");
+    assert_in_force(&f, "one");
+    assert_true(was_logged(&f, "the one in force stays"));
+    assert_false(was_logged(&f, "is in force, "));
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_DONE);
+    assert_in_force(&f, "two");
+    close_source(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_good_file_is_put_in_force),
+        cmocka_unit_test(without_memory_the_old_policy_stays),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
