@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct sl_cidr trusted[] = {{.address = {.bytes = {10}, .v4 = true}, .prefix_len = 8},
                                              {.address = {.bytes = {0xfd}}, .prefix_len = 8}};
     const struct sl_address peer = {.bytes = {10, 0, 0, 5}, .v4 = true};
-    struct sl_span lines[LINES_MAX];
+    struct sl_slice lines[LINES_MAX];
     struct sl_forwarded_result result;
     const char *at = (const char *)data + 1, *end = (const char *)data + size;
     size_t n = 0;
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *stop = newline ? newline : end;
 
-        lines[n++] = (struct sl_span){at, (size_t)(stop - at)};
+        lines[n++] = (struct sl_slice){at, (size_t)(stop - at)};
         at = stop + 1;
     }
     result = sl_forwarded_client((enum sl_forwarded_kind)(data[0] % 3), &peer, trusted, 2, lines, n);

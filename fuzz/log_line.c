@@ -15,7 +15,7 @@ static void check(bool holds)
         abort();
 }
 
-static void check_inside(struct sl_span part, const char *line, size_t len)
+static void check_inside(struct sl_slice part, const char *line, size_t len)
 {
     check(part.text >= line && part.text + part.len <= line + len);
 }

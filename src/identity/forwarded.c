@@ -15,7 +15,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t';
 }
 
-static struct sl_span trim(struct sl_span s)
+static struct sl_slice trim(struct sl_slice s)
 {
     while (s.len > 0 && is_space(s.text[0]))
         s.text++, s.len--;
@@ -44,7 +44,7 @@ static bool is_escaped(const char *text, size_t i)
 
 /* Cuts the last piece behind `separator` off *rest, separators inside quotes aside when `quoted`. Returns false when an
  * open quote is met; the piece is then everything that is left. *rest becomes a NULL text when nothing is left. */
-static bool cut_last(struct sl_span *rest, char separator, bool quoted, struct sl_span *ret_piece)
+static bool cut_last(struct sl_slice *rest, char separator, bool quoted, struct sl_slice *ret_piece)
 {
     bool in_quotes = false;
     size_t i = rest->len;
@@ -58,13 +58,13 @@ static bool cut_last(struct sl_span *rest, char separator, bool quoted, struct s
             break;
         i--;
     }
-    *ret_piece = (struct sl_span){rest->text + i, rest->len - i};
-    *rest = i > 0 ? (struct sl_span){rest->text, i - 1} : (struct sl_span){NULL, 0};
+    *ret_piece = (struct sl_slice){rest->text + i, rest->len - i};
+    *rest = i > 0 ? (struct sl_slice){rest->text, i - 1} : (struct sl_slice){NULL, 0};
     return !in_quotes;
 }
 
 /* The node of for=: as anywhere, but IPv6 must stand in brackets (RFC 7239, section 6), or its end could be a port. */
-static int parse_for(struct sl_span value, struct sl_address *ret_address)
+static int parse_for(struct sl_slice value, struct sl_address *ret_address)
 {
     const char *colon;
 
@@ -77,15 +77,15 @@ static int parse_for(struct sl_span value, struct sl_address *ret_address)
 }
 
 /* Splits "name=value"; takes the quotes off. Returns false when it is no pair. */
-static bool split_pair(struct sl_span pair, struct sl_span *ret_name, struct sl_span *ret_value)
+static bool split_pair(struct sl_slice pair, struct sl_slice *ret_name, struct sl_slice *ret_value)
 {
     const char *equals = memchr(pair.text, '=', pair.len);
-    struct sl_span name, value;
+    struct sl_slice name, value;
 
     if (!equals)
         return false;
-    name = (struct sl_span){pair.text, (size_t)(equals - pair.text)};
-    value = (struct sl_span){equals + 1, pair.len - name.len - 1};
+    name = (struct sl_slice){pair.text, (size_t)(equals - pair.text)};
+    value = (struct sl_slice){equals + 1, pair.len - name.len - 1};
     if (name.len == 0 || value.len == 0)
         return false;
     for (size_t i = 0; i < name.len; i++) {
@@ -106,12 +106,12 @@ static bool split_pair(struct sl_span pair, struct sl_span *ret_name, struct sl_
 }
 
 /* One element of Forwarded: pairs between semicolons, exactly one of them for=. */
-static int parse_element(struct sl_span element, struct sl_address *ret_address)
+static int parse_element(struct sl_slice element, struct sl_address *ret_address)
 {
     bool found = false;
 
     while (element.text) {
-        struct sl_span pair, name, value;
+        struct sl_slice pair, name, value;
 
         cut_last(&element, ';', true, &pair);
         pair = trim(pair);
@@ -149,13 +149,13 @@ static enum step take_node(struct walk *walk, int error, const struct sl_address
 }
 
 /* Walks one line of a list. Empty elements are skipped (RFC 9110, 5.6.1), but a line of nothing else is malformed. */
-static enum step walk_line(struct walk *walk, enum sl_forwarded_kind kind, struct sl_span line)
+static enum step walk_line(struct walk *walk, enum sl_forwarded_kind kind, struct sl_slice line)
 {
     bool any = false, blank = trim(line).len == 0;
 
     while (line.text) {
         struct sl_address address;
-        struct sl_span element;
+        struct sl_slice element;
         bool closed = cut_last(&line, ',', kind == SL_FORWARDED_RFC7239, &element);
         int error;
 
@@ -178,7 +178,7 @@ static enum step walk_line(struct walk *walk, enum sl_forwarded_kind kind, struc
 }
 
 /* A header that holds one address: several lines, like a comma, are a list, and nobody knows which one is meant. */
-static void take_single(struct walk *walk, const struct sl_span *lines, size_t n_lines)
+static void take_single(struct walk *walk, const struct sl_slice *lines, size_t n_lines)
 {
     struct sl_address address;
     int error;
@@ -191,7 +191,7 @@ static void take_single(struct walk *walk, const struct sl_span *lines, size_t n
 
 struct sl_forwarded_result sl_forwarded_client(enum sl_forwarded_kind kind, const struct sl_address *peer,
                                                const struct sl_cidr *trusted, size_t n_trusted,
-                                               const struct sl_span *lines, size_t n_lines)
+                                               const struct sl_slice *lines, size_t n_lines)
 {
     struct walk walk = {.trusted = trusted, .n_trusted = n_trusted, .result = {.client = *peer}};
 

@@ -8,6 +8,7 @@
 #ifndef SL_IDENTITY_FORWARDED_H
 #define SL_IDENTITY_FORWARDED_H
 
+#include "base/slice.h"
 #include "identity/address.h"
 
 #include <stddef.h>
@@ -16,11 +17,6 @@ enum sl_forwarded_kind {
     SL_FORWARDED_XFF,     /* X-Forwarded-For and headers of its form: a comma-separated list of nodes */
     SL_FORWARDED_RFC7239, /* Forwarded: for=...;by=..., for=... */
     SL_FORWARDED_SINGLE,  /* X-Real-IP and its like: one address; a list in it is garbage */
-};
-
-struct sl_span {
-    const char *text;
-    size_t len;
 };
 
 struct sl_forwarded_result {
@@ -33,6 +29,6 @@ struct sl_forwarded_result {
  * configured header, in the order received; borrows them for the call. Always gives an answer. */
 struct sl_forwarded_result sl_forwarded_client(enum sl_forwarded_kind kind, const struct sl_address *peer,
                                                const struct sl_cidr *trusted, size_t n_trusted,
-                                               const struct sl_span *lines, size_t n_lines);
+                                               const struct sl_slice *lines, size_t n_lines);
 
 #endif

@@ -39,8 +39,8 @@ int sl_difference_event(struct sl_difference *d, const struct sl_side *first, co
     d->newly_rejected += rejecting;
     d->newly_allowed += !rejecting;
     d->rows[rejecting][side->by && side->by->index < n ? side->by->index : n]++;
-    return sl_key_tally_add(&d->keys, (struct sl_span){first->request.key, first->request.key_len},
-                            (struct sl_span){first->request.key_type, first->request.key_type_len}, rejecting);
+    return sl_key_tally_add(&d->keys, (struct sl_slice){first->request.key, first->request.key_len},
+                            (struct sl_slice){first->request.key_type, first->request.key_type_len}, rejecting);
 }
 
 /* The row of a limit of that name, made when there is none yet. A name that both policies have is one row. */

@@ -33,16 +33,16 @@ static char *put_labels(char *at, const struct sluice_request *r)
 }
 
 /* The parts of a record that are not labels. */
-static void split(const struct sl_event_source *source, struct sl_span ret_parts[static SL_EVENT_PARTS])
+static void split(const struct sl_event_source *source, struct sl_slice ret_parts[static SL_EVENT_PARTS])
 {
     const struct sluice_request *r = source->request;
 
-    ret_parts[SL_EVENT_KEY] = (struct sl_span){r->key, r->key_len};
+    ret_parts[SL_EVENT_KEY] = (struct sl_slice){r->key, r->key_len};
     ret_parts[SL_EVENT_SHOWN] = source->shown;
-    ret_parts[SL_EVENT_TYPE] = (struct sl_span){r->key_type, r->key_type_len};
-    ret_parts[SL_EVENT_SCOPE] = (struct sl_span){r->scope, r->scope_len};
-    ret_parts[SL_EVENT_TIER] = (struct sl_span){r->tier, r->tier_len};
-    ret_parts[SL_EVENT_ADDRESS] = (struct sl_span){r->address, r->address_len};
+    ret_parts[SL_EVENT_TYPE] = (struct sl_slice){r->key_type, r->key_type_len};
+    ret_parts[SL_EVENT_SCOPE] = (struct sl_slice){r->scope, r->scope_len};
+    ret_parts[SL_EVENT_TIER] = (struct sl_slice){r->tier, r->tier_len};
+    ret_parts[SL_EVENT_ADDRESS] = (struct sl_slice){r->address, r->address_len};
 }
 
 /* Writes one record at `used`; returns its size, or 0 when it does not fit. */
@@ -50,7 +50,7 @@ static size_t append(struct sl_event_batch *batch, size_t used, const struct sl_
 {
     const struct sluice_request *r = source->request;
     struct sl_event *event = (struct sl_event *)(void *)(batch->records + used);
-    struct sl_span parts[SL_EVENT_PARTS];
+    struct sl_slice parts[SL_EVENT_PARTS];
     size_t size = sizeof *event + labels_bytes(r);
     char *at;
 
@@ -104,29 +104,29 @@ struct sl_event_batch *sl_event_home(struct sl_event *event)
     return (struct sl_event_batch *)(void *)(records - offsetof(struct sl_event_batch, records));
 }
 
-struct sl_span sl_event_part(const struct sl_event *event, enum sl_event_part part)
+struct sl_slice sl_event_part(const struct sl_event *event, enum sl_event_part part)
 {
     const char *at = event->text;
 
     if (event->len[part] == SL_EVENT_ABSENT)
-        return (struct sl_span){NULL, 0};
+        return (struct sl_slice){NULL, 0};
     for (unsigned i = 0; i < (unsigned)part; i++)
         at += event->len[i] == SL_EVENT_ABSENT ? 0 : event->len[i];
-    return (struct sl_span){at, event->len[part]};
+    return (struct sl_slice){at, event->len[part]};
 }
 
-struct sl_span sl_event_shown(const struct sl_event *event)
+struct sl_slice sl_event_shown(const struct sl_event *event)
 {
     return sl_event_part(event, event->len[SL_EVENT_SHOWN] == SL_EVENT_ABSENT ? SL_EVENT_KEY : SL_EVENT_SHOWN);
 }
 
 /* Cuts the next part off at *at. */
-static struct sl_span take(const struct sl_event *event, enum sl_event_part part, const char **at)
+static struct sl_slice take(const struct sl_event *event, enum sl_event_part part, const char **at)
 {
-    struct sl_span s = {NULL, 0};
+    struct sl_slice s = {NULL, 0};
 
     if (event->len[part] != SL_EVENT_ABSENT)
-        s = (struct sl_span){*at, event->len[part]};
+        s = (struct sl_slice){*at, event->len[part]};
     *at += s.len;
     return s;
 }
@@ -135,7 +135,7 @@ void sl_event_request(const struct sl_event *event, struct sluice_label labels[s
                       struct sluice_request *ret_request)
 {
     const char *at = event->text;
-    struct sl_span parts[SL_EVENT_PARTS];
+    struct sl_slice parts[SL_EVENT_PARTS];
 
     for (unsigned i = 0; i < SL_EVENT_PARTS; i++)
         parts[i] = take(event, (enum sl_event_part)i, &at);

@@ -7,7 +7,7 @@
 #ifndef SL_REPLAY_EVENT_H
 #define SL_REPLAY_EVENT_H
 
-#include "identity/forwarded.h"
+#include "base/slice.h"
 #include "sluice/sluice.h"
 
 #include <stdbool.h>
@@ -52,7 +52,7 @@ struct sl_event_batch {
 struct sl_event_source {
     uint64_t t_us;
     const struct sluice_request *request; /* normalised */
-    struct sl_span shown;
+    struct sl_slice shown;
 };
 
 /* Appends an event, with a twin when n is 2; false when the batch is too full. An empty batch takes any event. */
@@ -63,10 +63,10 @@ struct sl_event *sl_event_twin(struct sl_event *event);
 
 struct sl_event_batch *sl_event_home(struct sl_event *event);
 
-struct sl_span sl_event_part(const struct sl_event *event, enum sl_event_part part);
+struct sl_slice sl_event_part(const struct sl_event *event, enum sl_event_part part);
 
 /* The key as the log has it. */
-struct sl_span sl_event_shown(const struct sl_event *event);
+struct sl_slice sl_event_shown(const struct sl_event *event);
 
 /* The normalised request; borrows from the event and `labels`. */
 void sl_event_request(const struct sl_event *event, struct sluice_label labels[static SLUICE_LABELS_MAX],

@@ -76,11 +76,11 @@ static int take_request(struct sl_intake *intake, struct sl_intake_view *view, c
         view->request.cost = COST_BEYOND_ALL;
     source->request = &view->request;
     if (view->request.key_len != raw->key_len || memcmp(view->request.key, raw->key, raw->key_len) != 0)
-        source->shown = (struct sl_span){raw->key, raw->key_len};
+        source->shown = (struct sl_slice){raw->key, raw->key_len};
     return 0;
 }
 
-static int take_jsonl(struct sl_intake *intake, struct sl_span text, struct sl_event_source *sources)
+static int take_jsonl(struct sl_intake *intake, struct sl_slice text, struct sl_event_source *sources)
 {
     int error = sl_jsonl_line_parse(text.text, text.len, &intake->json, intake->why);
 
@@ -98,7 +98,7 @@ static int take_jsonl(struct sl_intake *intake, struct sl_span text, struct sl_e
 /* "METHOD /path": as it lies in the line when one space is between them, else put together. */
 static bool join_scope(struct sl_intake *intake, struct sluice_request *raw)
 {
-    struct sl_span method = intake->line.method, path = intake->line.path;
+    struct sl_slice method = intake->line.method, path = intake->line.path;
 
     raw->scope = method.text;
     raw->scope_len = method.len + 1 + path.len;
@@ -124,7 +124,7 @@ static void pick_client(const struct sl_log_line *line, struct sl_intake_view *v
     raw->key_len = sl_address_key(&result.client, 128, view->client);
 }
 
-static int take_combined(struct sl_intake *intake, struct sl_span text, struct sl_event_source *sources)
+static int take_combined(struct sl_intake *intake, struct sl_slice text, struct sl_event_source *sources)
 {
     struct sluice_request raw = SLUICE_REQUEST_INIT;
     struct sl_log_line *line = &intake->line;
@@ -148,7 +148,7 @@ static int take_combined(struct sl_intake *intake, struct sl_span text, struct s
     return error;
 }
 
-int sl_intake_line(struct sl_intake *intake, struct sl_span text, struct sl_event_source ret_sources[static 2])
+int sl_intake_line(struct sl_intake *intake, struct sl_slice text, struct sl_event_source ret_sources[static 2])
 {
     ret_sources[0] = ret_sources[1] = (struct sl_event_source){.t_us = 0};
     return intake->format == SL_REPLAY_JSONL ? take_jsonl(intake, text, ret_sources)

@@ -32,7 +32,7 @@ void sl_intake_init(struct sl_intake *intake, enum sl_replay_format format, cons
 
 /* Returns 0 and n_views event sources that borrow from the line and the intake, to be given back with sl_intake_done;
  * SL_EINVALID with the reason in intake->why; SL_ENOMEM. */
-int sl_intake_line(struct sl_intake *intake, struct sl_span text, struct sl_event_source ret_sources[static 2]);
+int sl_intake_line(struct sl_intake *intake, struct sl_slice text, struct sl_event_source ret_sources[static 2]);
 
 void sl_intake_done(struct sl_intake *intake);
 

@@ -23,19 +23,19 @@ void sl_key_tally_fini(struct sl_key_tally *keys)
 }
 
 /* Any hash will do: entries are compared as text. */
-static uint64_t hash_of(const struct sl_key_tally *keys, struct sl_span key, struct sl_span type)
+static uint64_t hash_of(const struct sl_key_tally *keys, struct sl_slice key, struct sl_slice type)
 {
     return sl_hash13(keys->secret, key.text, key.len).a + 31 * sl_hash13(keys->secret, type.text, type.len).a;
 }
 
-static bool same(struct sl_span x, struct sl_span y)
+static bool same(struct sl_slice x, struct sl_slice y)
 {
     return x.len == y.len && (x.len == 0 || memcmp(x.text, y.text, x.len) == 0);
 }
 
 /* The key's entry, or the free one where it belongs. There always is a free one. */
-static struct sl_key_tally_entry *find(const struct sl_key_tally *keys, uint64_t hash, struct sl_span key,
-                                       struct sl_span type)
+static struct sl_key_tally_entry *find(const struct sl_key_tally *keys, uint64_t hash, struct sl_slice key,
+                                       struct sl_slice type)
 {
     size_t mask = keys->room - 1;
 
@@ -69,8 +69,8 @@ static int grow(struct sl_key_tally *keys)
     return 0;
 }
 
-static int fill(struct sl_key_tally *keys, struct sl_key_tally_entry *entry, uint64_t hash, struct sl_span key,
-                struct sl_span type)
+static int fill(struct sl_key_tally *keys, struct sl_key_tally_entry *entry, uint64_t hash, struct sl_slice key,
+                struct sl_slice type)
 {
     char *text = sl_calloc(&keys->alloc, 1, key.len + type.len + 2);
 
@@ -85,7 +85,7 @@ static int fill(struct sl_key_tally *keys, struct sl_key_tally_entry *entry, uin
     return 0;
 }
 
-int sl_key_tally_add(struct sl_key_tally *keys, struct sl_span key, struct sl_span type, unsigned which)
+int sl_key_tally_add(struct sl_key_tally *keys, struct sl_slice key, struct sl_slice type, unsigned which)
 {
     uint64_t hash = hash_of(keys, key, type);
     struct sl_key_tally_entry *entry;
@@ -107,7 +107,7 @@ int sl_key_tally_add(struct sl_key_tally *keys, struct sl_span key, struct sl_sp
     return 0;
 }
 
-static int compare_text(struct sl_span x, struct sl_span y)
+static int compare_text(struct sl_slice x, struct sl_slice y)
 {
     int order = memcmp(x.text, y.text, x.len < y.len ? x.len : y.len);
 

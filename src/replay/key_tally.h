@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "identity/forwarded.h"
+#include "base/slice.h"
 #include "sluice/sluice.h"
 
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 struct sl_key_tally_entry {
     uint64_t hash;
-    struct sl_span key, type; /* one allocation, at key.text; NUL behind both. Type "" is api_key */
+    struct sl_slice key, type; /* one allocation, at key.text; NUL behind both. Type "" is api_key */
     uint64_t n[2];
 };
 
@@ -32,7 +32,7 @@ void sl_key_tally_init(struct sl_key_tally *keys, const struct sl_alloc *alloc, 
 void sl_key_tally_fini(struct sl_key_tally *keys);
 
 /* Adds one to counter `which` (0 or 1) of a key. Returns 0 or SL_ENOMEM. */
-int sl_key_tally_add(struct sl_key_tally *keys, struct sl_span key, struct sl_span type, unsigned which);
+int sl_key_tally_add(struct sl_key_tally *keys, struct sl_slice key, struct sl_slice type, unsigned which);
 
 /* The entries with the largest n[0] + n[1], at most `max` of them: largest first, equals in order of key and type.
  * Returns 0 and an array of pointers to free with the allocator (NULL when there are none), or SL_ENOMEM. */

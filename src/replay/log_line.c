@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-static struct sl_span span(const char *start, const char *end)
+static struct sl_slice span(const char *start, const char *end)
 {
-    return (struct sl_span){start, (size_t)(end - start)};
+    return (struct sl_slice){start, (size_t)(end - start)};
 }
 
 /* Finds the bracketed time and the quote that follows it. A user name may hold brackets, but no raw quote: servers
@@ -47,9 +47,9 @@ static const char *find_close(const char *start, const char *end)
 }
 
 /* The next word of *rest, which loses it and the spaces before it; empty at the end. */
-static struct sl_span next_word(struct sl_span *rest)
+static struct sl_slice next_word(struct sl_slice *rest)
 {
-    struct sl_span word;
+    struct sl_slice word;
     const char *space;
 
     while (rest->len > 0 && rest->text[0] == ' ')
@@ -61,13 +61,13 @@ static struct sl_span next_word(struct sl_span *rest)
     return word;
 }
 
-static bool is_address(struct sl_span word, struct sl_address *ret_address)
+static bool is_address(struct sl_slice word, struct sl_address *ret_address)
 {
     return word.len > 0 && word.text[0] != '-' && sl_address_parse_node(word.text, word.len, ret_address) == 0;
 }
 
 /* Two more words, identity and user, must stand between the client and the time. */
-static bool has_two_words(struct sl_span rest)
+static bool has_two_words(struct sl_slice rest)
 {
     next_word(&rest);
     return next_word(&rest).len > 0;
@@ -87,10 +87,10 @@ static bool split_list(struct sl_log_line *line)
 
 /* The first field: one word; or words that end in commas and one more (a forwarded list), then perhaps the peer, an
  * address of its own. What is a list but has no address for a peer, or what is no address at all, stays opaque. */
-static bool parse_client(struct sl_span rest, struct sl_log_line *line)
+static bool parse_client(struct sl_slice rest, struct sl_log_line *line)
 {
     const char *start;
-    struct sl_span word = next_word(&rest), peer, behind;
+    struct sl_slice word = next_word(&rest), peer, behind;
     struct sl_address address;
 
     start = word.text;
@@ -114,7 +114,7 @@ static bool parse_client(struct sl_span rest, struct sl_log_line *line)
     return true;
 }
 
-static bool is_token(struct sl_span word)
+static bool is_token(struct sl_slice word)
 {
     for (size_t i = 0; i < word.len; i++) {
         unsigned char c = (unsigned char)word.text[i];
@@ -128,9 +128,9 @@ static bool is_token(struct sl_span word)
 }
 
 /* Method: the first word; version: the last, if it begins with HTTP/; path: all between, up to the query. */
-static const char *parse_request(struct sl_span request, struct sl_log_line *line)
+static const char *parse_request(struct sl_slice request, struct sl_log_line *line)
 {
-    struct sl_span rest = request;
+    struct sl_slice rest = request;
     const char *query, *last;
 
     line->method = next_word(&rest);

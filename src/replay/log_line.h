@@ -21,11 +21,11 @@ enum sl_log_client {
 struct sl_log_line {
     uint64_t t_us;
     enum sl_log_client client;
-    struct sl_span first;     /* the whole first field */
-    struct sl_span forwarded; /* SL_LOG_LIST: what a forwarding header would have held */
-    struct sl_address peer;   /* SL_LOG_LIST: the last address, which is whom the server spoke to */
-    struct sl_span method;    /* a token */
-    struct sl_span path;      /* as written, without the query; never empty; may hold spaces or be no path ("*") */
+    struct sl_slice first;     /* the whole first field */
+    struct sl_slice forwarded; /* SL_LOG_LIST: what a forwarding header would have held */
+    struct sl_address peer;    /* SL_LOG_LIST: the last address, which is whom the server spoke to */
+    struct sl_slice method;    /* a token */
+    struct sl_slice path;      /* as written, without the query; never empty; may hold spaces or be no path ("*") */
 };
 
 /* Returns 0, or SL_EINVALID with *ret_why saying what is wrong (static storage) and *ret_line undefined. */

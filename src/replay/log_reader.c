@@ -238,7 +238,7 @@ static void take_line(struct sl_log_reader *r, const char *end, struct sl_log_re
     ret_line->path = r->paths[r->path_idx];
     ret_line->number = ++r->number;
     ret_line->too_long = r->skipping || len > SL_REPLAY_LINE_MAX;
-    ret_line->text = (struct sl_span){start, ret_line->too_long ? 0 : len};
+    ret_line->text = (struct sl_slice){start, ret_line->too_long ? 0 : len};
     r->skipping = false;
     r->text_at = (size_t)(end - r->text) + (end < r->text + r->text_end);
 }

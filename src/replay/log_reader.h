@@ -5,7 +5,7 @@
 #define SL_REPLAY_LOG_READER_H
 
 #include "base/alloc.h"
-#include "identity/forwarded.h"
+#include "base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 struct sl_log_reader;
 
 struct sl_log_reader_line {
-    struct sl_span text; /* without LF or CRLF; valid until the next call. Empty when too_long */
+    struct sl_slice text; /* without LF or CRLF; valid until the next call. Empty when too_long */
     const char *path;
     uint64_t number; /* from 1, in its file */
     bool too_long;   /* above SL_REPLAY_LINE_MAX: skipped */

@@ -79,8 +79,8 @@ static int add_rejection(struct sl_tally *tally, const struct sl_side *side, uin
     add_minute(&tally->rejected_by_minute, minute);
     if (side->by)
         row_of(tally, side->by)->decided++;
-    return sl_key_tally_add(&tally->keys, (struct sl_span){r->key, r->key_len},
-                            (struct sl_span){r->key_type, r->key_type_len}, 0);
+    return sl_key_tally_add(&tally->keys, (struct sl_slice){r->key, r->key_len},
+                            (struct sl_slice){r->key_type, r->key_type_len}, 0);
 }
 
 int sl_tally_event(struct sl_tally *tally, const struct sl_side *side, uint64_t t_us)

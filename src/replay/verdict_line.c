@@ -6,7 +6,7 @@
 
 #define YEAR_9999_END_MS INT64_C(253402300799999)
 
-static void put_string(FILE *out, struct sl_span text)
+static void put_string(FILE *out, struct sl_slice text)
 {
     const char *s = text.text;
     size_t plain = 0; /* bytes that may be written as they are */
@@ -48,7 +48,7 @@ static void put_reset_at(FILE *out, int64_t unix_ms)
     fprintf(out, "\"%s\"", text);
 }
 
-void sl_verdict_line_write(FILE *out, uint64_t t_us, struct sl_span key, struct sl_span scope,
+void sl_verdict_line_write(FILE *out, uint64_t t_us, struct sl_slice key, struct sl_slice scope,
                            const struct sluice_verdict *verdict)
 {
     fprintf(out, "{\"t_us\":%" PRIu64 ",\"key\":", t_us);

@@ -8,14 +8,14 @@
 #ifndef SL_REPLAY_VERDICT_LINE_H
 #define SL_REPLAY_VERDICT_LINE_H
 
-#include "identity/forwarded.h"
+#include "base/slice.h"
 #include "sluice/sluice.h"
 
 #include <stdint.h>
 #include <stdio.h>
 
 /* Writes one line. Errors stay with the stream (ferror). */
-void sl_verdict_line_write(FILE *out, uint64_t t_us, struct sl_span key, struct sl_span scope,
+void sl_verdict_line_write(FILE *out, uint64_t t_us, struct sl_slice key, struct sl_slice scope,
                            const struct sluice_verdict *verdict);
 
 #endif

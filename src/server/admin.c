@@ -79,7 +79,7 @@ static int refuse(struct sl_http_response *response, const char *detail, const c
     return SL_EINVALID;
 }
 
-static int decode(struct bucket_query *q, struct sl_span raw, const char **ret_text, size_t *ret_len)
+static int decode(struct bucket_query *q, struct sl_slice raw, const char **ret_text, size_t *ret_len)
 {
     char *to = q->text + q->used;
 
@@ -90,15 +90,15 @@ static int decode(struct bucket_query *q, struct sl_span raw, const char **ret_t
     return 0;
 }
 
-static bool is_named(struct sl_span name, const char *want)
+static bool is_named(struct sl_slice name, const char *want)
 {
     return name.len == strlen(want) && !memcmp(name.text, want, name.len);
 }
 
-static int read_label(struct bucket_query *q, struct sl_span name, struct sl_span value)
+static int read_label(struct bucket_query *q, struct sl_slice name, struct sl_slice value)
 {
     struct sluice_label *label = &q->labels[q->request.n_labels];
-    struct sl_span rest = {name.text + 6, name.len - 6};
+    struct sl_slice rest = {name.text + 6, name.len - 6};
 
     if (q->request.n_labels == SLUICE_LABELS_MAX || decode(q, rest, &label->name, &label->name_len) ||
         decode(q, value, &label->value, &label->value_len))
@@ -108,7 +108,7 @@ static int read_label(struct bucket_query *q, struct sl_span name, struct sl_spa
     return 0;
 }
 
-static int read_parameter(struct bucket_query *q, struct sl_span name, struct sl_span value)
+static int read_parameter(struct bucket_query *q, struct sl_slice name, struct sl_slice value)
 {
     struct sluice_request *r = &q->request;
 
@@ -127,9 +127,9 @@ static int read_parameter(struct bucket_query *q, struct sl_span name, struct sl
     return SL_ENOTFOUND;
 }
 
-static int read_query(struct sl_span query, struct bucket_query *q, struct sl_http_response *response)
+static int read_query(struct sl_slice query, struct bucket_query *q, struct sl_http_response *response)
 {
-    struct sl_span name, value;
+    struct sl_slice name, value;
 
     q->request = (struct sluice_request)SLUICE_REQUEST_INIT;
     q->used = 0;

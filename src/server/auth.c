@@ -30,7 +30,7 @@ static int refuse(struct sl_http_response *response, const char *detail, const c
 }
 
 /* One header that may be there once. Returns 0 and its value (NULL text when absent). */
-static int find_once(const struct sl_http_request *request, const char *name, struct sl_span *ret_value,
+static int find_once(const struct sl_http_request *request, const char *name, struct sl_slice *ret_value,
                      struct sl_http_response *response)
 {
     unsigned n;
@@ -42,7 +42,7 @@ static int find_once(const struct sl_http_request *request, const char *name, st
 static bool find_address(struct sl_service *service, const struct sl_door *door, const struct sl_http_request *request,
                          struct caller *caller)
 {
-    struct sl_span lines[SL_HTTP_FIELDS_MAX];
+    struct sl_slice lines[SL_HTTP_FIELDS_MAX];
     bool trusted = sl_cidrs_contain(door->trusted, door->n_trusted, &request->peer);
     size_t n = trusted ? sl_http_find_all(request, door->forwarded_header, lines, SL_HTTP_FIELDS_MAX) : 0;
     struct sl_forwarded_result who =
@@ -68,7 +68,7 @@ static int find_key(const struct sl_door *door, const struct sl_http_request *re
 {
     for (unsigned i = 0; i < door->n_order; i++) {
         const struct sl_identity_rule *rule = &door->order[i];
-        struct sl_span value;
+        struct sl_slice value;
 
         if (!rule->header)
             break; /* the address is always present */
@@ -87,9 +87,9 @@ static int find_key(const struct sl_door *door, const struct sl_http_request *re
 
 /* The first of two headers that is present, if the peer may say so. */
 static int find_original(const struct sl_http_request *request, const char *forwarded, const char *original,
-                         struct sl_span *value, struct sl_http_response *response)
+                         struct sl_slice *value, struct sl_http_response *response)
 {
-    struct sl_span found;
+    struct sl_slice found;
 
     if (find_once(request, forwarded, &found, response))
         return SL_EINVALID;
@@ -103,15 +103,15 @@ static int find_original(const struct sl_http_request *request, const char *forw
 static int find_scope(const struct sl_call *call, const struct sl_http_request *request, bool trusted,
                       struct caller *caller, struct sl_http_response *response)
 {
-    struct sl_span method = request->method_text;
-    struct sl_span target = {call->path.text + PREFIX_LEN, call->path.len - PREFIX_LEN};
+    struct sl_slice method = request->method_text;
+    struct sl_slice target = {call->path.text + PREFIX_LEN, call->path.len - PREFIX_LEN};
     int e;
 
     if (trusted && (find_original(request, "x-forwarded-method", "x-original-method", &method, response) ||
                     find_original(request, "x-forwarded-uri", "x-original-uri", &target, response)))
         return SL_EINVALID;
     if (!target.len)
-        target = (struct sl_span){"/", 1};
+        target = (struct sl_slice){"/", 1};
     e = sl_scope_from_http(method.text, method.len, target.text, target.len, caller->scope, sizeof caller->scope,
                            &caller->request.scope_len);
     if (e)
@@ -126,7 +126,7 @@ static int find_scope(const struct sl_call *call, const struct sl_http_request *
 /* /auth?deny=403. Only on /auth itself: below it the query is the original request's. */
 static int find_denied_status(const struct sl_call *call, struct caller *caller, struct sl_http_response *response)
 {
-    struct sl_span query = call->query, name, value;
+    struct sl_slice query = call->query, name, value;
 
     caller->denied_status = 0;
     while (call->path.len == PREFIX_LEN && sl_http_next_parameter(&query, &name, &value)) {

@@ -64,7 +64,7 @@ bool sl_http_same_name(const char *a, size_t a_len, const char *b, size_t b_len)
     return true;
 }
 
-size_t sl_http_find_all(const struct sl_http_request *request, const char *name, struct sl_span *values, size_t max)
+size_t sl_http_find_all(const struct sl_http_request *request, const char *name, struct sl_slice *values, size_t max)
 {
     size_t n = 0, len = strlen(name);
 
@@ -74,15 +74,15 @@ size_t sl_http_find_all(const struct sl_http_request *request, const char *name,
         if (f->name_len != len || !sl_http_same_name(request->base + f->name_off, f->name_len, name, len))
             continue;
         if (n < max)
-            values[n] = (struct sl_span){request->base + f->value_off, f->value_len};
+            values[n] = (struct sl_slice){request->base + f->value_off, f->value_len};
         n++;
     }
     return n;
 }
 
-struct sl_span sl_http_find(const struct sl_http_request *request, const char *name, unsigned *ret_n)
+struct sl_slice sl_http_find(const struct sl_http_request *request, const char *name, unsigned *ret_n)
 {
-    struct sl_span value = {NULL, 0};
+    struct sl_slice value = {NULL, 0};
     size_t n = sl_http_find_all(request, name, &value, 1);
 
     if (ret_n)
@@ -90,7 +90,7 @@ struct sl_span sl_http_find(const struct sl_http_request *request, const char *n
     return value;
 }
 
-void sl_http_split_target(struct sl_span target, struct sl_span *ret_path, struct sl_span *ret_query)
+void sl_http_split_target(struct sl_slice target, struct sl_slice *ret_path, struct sl_slice *ret_query)
 {
     const char *at = target.text, *end = at + target.len, *mark;
 
@@ -102,8 +102,8 @@ void sl_http_split_target(struct sl_span target, struct sl_span *ret_path, struc
     if ((mark = memchr(at, '#', (size_t)(end - at))))
         end = mark;
     mark = memchr(at, '?', (size_t)(end - at));
-    *ret_query = mark ? (struct sl_span){mark + 1, (size_t)(end - mark - 1)} : (struct sl_span){NULL, 0};
-    *ret_path = (struct sl_span){at, (size_t)((mark ? mark : end) - at)};
+    *ret_query = mark ? (struct sl_slice){mark + 1, (size_t)(end - mark - 1)} : (struct sl_slice){NULL, 0};
+    *ret_path = (struct sl_slice){at, (size_t)((mark ? mark : end) - at)};
 }
 
 static int hex_digit(char c)
@@ -114,7 +114,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-bool sl_http_decode(struct sl_span raw, char *buf, size_t buf_size, size_t *ret_len)
+bool sl_http_decode(struct sl_slice raw, char *buf, size_t buf_size, size_t *ret_len)
 {
     const char *end = raw.text + raw.len;
     size_t n = 0;
@@ -138,7 +138,7 @@ bool sl_http_decode(struct sl_span raw, char *buf, size_t buf_size, size_t *ret_
     return true;
 }
 
-bool sl_http_next_parameter(struct sl_span *query, struct sl_span *ret_name, struct sl_span *ret_value)
+bool sl_http_next_parameter(struct sl_slice *query, struct sl_slice *ret_name, struct sl_slice *ret_value)
 {
     const char *at = query->text, *end = at + query->len, *stop, *equals;
 
@@ -150,9 +150,9 @@ bool sl_http_next_parameter(struct sl_span *query, struct sl_span *ret_name, str
     if (!stop)
         stop = end;
     equals = memchr(at, '=', (size_t)(stop - at));
-    *ret_name = (struct sl_span){at, (size_t)((equals ? equals : stop) - at)};
-    *ret_value = equals ? (struct sl_span){equals + 1, (size_t)(stop - equals - 1)} : (struct sl_span){stop, 0};
-    *query = (struct sl_span){stop, (size_t)(end - stop)};
+    *ret_name = (struct sl_slice){at, (size_t)((equals ? equals : stop) - at)};
+    *ret_value = equals ? (struct sl_slice){equals + 1, (size_t)(stop - equals - 1)} : (struct sl_slice){stop, 0};
+    *query = (struct sl_slice){stop, (size_t)(end - stop)};
     return true;
 }
 

@@ -35,8 +35,8 @@ enum sl_http_method {
 
 struct sl_http_request {
     enum sl_http_method method;
-    struct sl_span method_text;
-    struct sl_span target; /* as sent: path and query */
+    struct sl_slice method_text;
+    struct sl_slice target; /* as sent: path and query */
     const char *base;
     const struct sl_http_field *fields;
     unsigned n_fields;
@@ -88,21 +88,21 @@ void sl_http_header_int(struct sl_http_response *response, const char *name, int
 
 /* The value of the first header of that name (any case), or a NULL text. *ret_n (may be NULL) says how many lines there
  * are. */
-struct sl_span sl_http_find(const struct sl_http_request *request, const char *name, unsigned *ret_n);
+struct sl_slice sl_http_find(const struct sl_http_request *request, const char *name, unsigned *ret_n);
 
 /* Values of all lines of one name in order, at most max; returns how many there are. */
-size_t sl_http_find_all(const struct sl_http_request *request, const char *name, struct sl_span *values, size_t max);
+size_t sl_http_find_all(const struct sl_http_request *request, const char *name, struct sl_slice *values, size_t max);
 
 /* Path and query of the target; the query without its `?`, NULL when there is none. Absolute-form targets lose scheme
  * and authority. */
-void sl_http_split_target(struct sl_span target, struct sl_span *ret_path, struct sl_span *ret_query);
+void sl_http_split_target(struct sl_slice target, struct sl_slice *ret_path, struct sl_slice *ret_query);
 
 /* Takes the next `name=value` off the front of a query, both as sent; a name without `=` has an empty value. Returns
  * false at the end. */
-bool sl_http_next_parameter(struct sl_span *query, struct sl_span *ret_name, struct sl_span *ret_value);
+bool sl_http_next_parameter(struct sl_slice *query, struct sl_slice *ret_name, struct sl_slice *ret_value);
 
 /* Resolves percent-escapes and `+`. Returns true and the length, or false for a bad escape or when it does not fit. */
-bool sl_http_decode(struct sl_span raw, char *buf, size_t buf_size, size_t *ret_len);
+bool sl_http_decode(struct sl_slice raw, char *buf, size_t buf_size, size_t *ret_len);
 
 /* GET ... by text. */
 enum sl_http_method sl_http_method_of(const char *text, size_t len);

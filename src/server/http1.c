@@ -304,8 +304,8 @@ void sl_http1_request(const struct sl_http1 *h, char *block, struct sl_http_requ
     size_t len = strlen(method);
 
     ret_request->method = sl_http_method_of(method, len);
-    ret_request->method_text = (struct sl_span){method, len};
-    ret_request->target = (struct sl_span){block + h->target_off, h->target_len};
+    ret_request->method_text = (struct sl_slice){method, len};
+    ret_request->target = (struct sl_slice){block + h->target_off, h->target_len};
     ret_request->base = block;
     ret_request->fields = h->fields;
     ret_request->n_fields = h->n_fields;

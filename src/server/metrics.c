@@ -13,7 +13,7 @@
 
 static bool wants_open_metrics(const struct sl_http_request *request)
 {
-    struct sl_span accept = sl_http_find(request, "accept", NULL);
+    struct sl_slice accept = sl_http_find(request, "accept", NULL);
 
     return accept.len && memmem(accept.text, accept.len, "application/openmetrics-text", 28) != NULL;
 }

@@ -23,7 +23,7 @@ const unsigned sl_n_routes = sizeof sl_routes / sizeof *sl_routes;
 
 static_assert(sizeof sl_routes / sizeof *sl_routes <= SL_ROUTES_COUNTED, "a row of counters for every route");
 
-static bool route_matches(const struct sl_route *route, struct sl_span path)
+static bool route_matches(const struct sl_route *route, struct sl_slice path)
 {
     size_t len = strlen(route->path);
 
@@ -32,7 +32,7 @@ static bool route_matches(const struct sl_route *route, struct sl_span path)
     return path.len == len || (route->subtree && path.text[len] == '/');
 }
 
-static const struct sl_route *find(enum sl_listener_kind listener, struct sl_span path)
+static const struct sl_route *find(enum sl_listener_kind listener, struct sl_slice path)
 {
     for (unsigned i = 0; i < sl_n_routes; i++)
         if (sl_routes[i].listener & listener && route_matches(&sl_routes[i], path))
@@ -63,7 +63,7 @@ static void refuse_method(const struct sl_route *route, struct sl_http_response 
 bool sl_bearer_matches(const struct sl_http_request *request, const char *token)
 {
     unsigned n;
-    struct sl_span value = sl_http_find(request, "authorization", &n);
+    struct sl_slice value = sl_http_find(request, "authorization", &n);
     size_t len = strlen(token), given;
     unsigned char difference;
 

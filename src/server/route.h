@@ -13,8 +13,8 @@ enum sl_listener_kind { SL_PUBLIC = 1, SL_ADMIN = 2 };
 /* What a handler is given besides the request. */
 struct sl_call {
     struct sl_service *service;
-    struct sl_span path;  /* of the target, as sent */
-    struct sl_span query; /* without `?`; NULL text when absent */
+    struct sl_slice path;  /* of the target, as sent */
+    struct sl_slice query; /* without `?`; NULL text when absent */
 };
 
 typedef void sl_handler(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response);

@@ -39,13 +39,13 @@ static const char *client3(enum sl_forwarded_kind kind, const char *peer, const 
 {
     static char out[SL_ADDRESS_TEXT_MAX + sizeof MALFORMED];
     const char *const texts[] = {first, second, third};
-    struct sl_span lines[3];
+    struct sl_slice lines[3];
     struct sl_address address;
     struct sl_forwarded_result result;
     size_t n = 0;
 
     for (; n < 3 && texts[n]; n++)
-        lines[n] = (struct sl_span){texts[n], strlen(texts[n])};
+        lines[n] = (struct sl_slice){texts[n], strlen(texts[n])};
     assert_int_equal(sl_address_parse(peer, strlen(peer), &address), 0);
     result = sl_forwarded_client(kind, &address, trusted, 3, lines, n);
     if (!result.from_header)
@@ -142,7 +142,7 @@ static void b87_headers_of_untrusted_peers_are_ignored(void **state)
     assert_int_equal(sl_address_parse("198.51.100.50", 13, &peer), 0);
     for (unsigned i = 1; i <= 200; i++) {
         char line[40];
-        struct sl_span span = {line, 0};
+        struct sl_slice span = {line, 0};
         struct sl_forwarded_result result;
 
         span.len = (size_t)snprintf(line, sizeof line, "203.0.113.%u", i);

@@ -28,7 +28,7 @@ static const char *read_bytes(const char *line, size_t len)
         return why;
     }
     if (l.client != SL_LOG_LIST)
-        l.forwarded = (struct sl_span){"", 0};
+        l.forwarded = (struct sl_slice){"", 0};
     snprintf(out, sizeof out, "%s %" PRIu64 " %.*s | %.*s | %.*s | %.*s", kinds[l.client], l.t_us, (int)l.first.len,
              l.first.text, (int)l.forwarded.len, l.forwarded.text, (int)l.method.len, l.method.text, (int)l.path.len,
              l.path.text);

@@ -51,9 +51,9 @@ static int ask(struct door *door, enum sl_listener_kind listener, const char *wa
     snprintf(text, sizeof text, "%s%s", wanted, strchr(wanted, '\n') ? "" : "\n");
     line_end = strchr(text, '\n');
     space = strchr(text, ' ');
-    q.method_text = (struct sl_span){text, (size_t)(space - text)};
+    q.method_text = (struct sl_slice){text, (size_t)(space - text)};
     q.method = sl_http_method_of(text, q.method_text.len);
-    q.target = (struct sl_span){space + 1, (size_t)(line_end - space - 1)};
+    q.target = (struct sl_slice){space + 1, (size_t)(line_end - space - 1)};
     q.body = read_fields(text, line_end + 1, fields, &q.n_fields);
     q.body_len = strlen(q.body);
     assert_int_equal(sl_address_parse(door->peer, strlen(door->peer), &q.peer), 0);

@@ -23,9 +23,9 @@ static void targets_are_split(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-        struct sl_span path, query;
+        struct sl_slice path, query;
 
-        sl_http_split_target((struct sl_span){targets[i].target, strlen(targets[i].target)}, &path, &query);
+        sl_http_split_target((struct sl_slice){targets[i].target, strlen(targets[i].target)}, &path, &query);
         assert_int_equal(path.len, strlen(targets[i].path));
         assert_memory_equal(path.text, targets[i].path, path.len);
         assert_int_equal(query.text != NULL, targets[i].query != NULL);
@@ -39,7 +39,7 @@ static void targets_are_split(void **state)
 static void parameters_are_walked(void **state)
 {
     static const char text[] = "&&a=1&b&=x&c=%41+b%2&d==&";
-    struct sl_span query = {text, sizeof text - 1}, name, value;
+    struct sl_slice query = {text, sizeof text - 1}, name, value;
     char seen[128] = "", *at = seen;
 
     (void)state;
@@ -47,7 +47,7 @@ static void parameters_are_walked(void **state)
         at += sprintf(at, "%.*s[%.*s]", (int)name.len, name.text, (int)value.len, value.text);
     }
     assert_string_equal(seen, "a[1]b[][x]c[%41+b%2]d[=]");
-    query = (struct sl_span){NULL, 0};
+    query = (struct sl_slice){NULL, 0};
     assert_false(sl_http_next_parameter(&query, &name, &value));
 }
 
@@ -57,14 +57,14 @@ static void escapes_are_decoded(void **state)
     size_t len = 99;
 
     (void)state;
-    assert_true(sl_http_decode((struct sl_span){"%41+b%2f", 8}, buf, sizeof buf, &len));
+    assert_true(sl_http_decode((struct sl_slice){"%41+b%2f", 8}, buf, sizeof buf, &len));
     assert_int_equal(len, 4);
     assert_memory_equal(buf, "A b/", 4);
-    assert_false(sl_http_decode((struct sl_span){"%4", 2}, buf, sizeof buf, &len));
-    assert_false(sl_http_decode((struct sl_span){"%", 1}, buf, sizeof buf, &len));
-    assert_false(sl_http_decode((struct sl_span){"%4g", 3}, buf, sizeof buf, &len));
-    assert_false(sl_http_decode((struct sl_span){"123456789", 9}, buf, sizeof buf, &len));
-    assert_true(sl_http_decode((struct sl_span){"12345678", 8}, buf, sizeof buf, &len));
+    assert_false(sl_http_decode((struct sl_slice){"%4", 2}, buf, sizeof buf, &len));
+    assert_false(sl_http_decode((struct sl_slice){"%", 1}, buf, sizeof buf, &len));
+    assert_false(sl_http_decode((struct sl_slice){"%4g", 3}, buf, sizeof buf, &len));
+    assert_false(sl_http_decode((struct sl_slice){"123456789", 9}, buf, sizeof buf, &len));
+    assert_true(sl_http_decode((struct sl_slice){"12345678", 8}, buf, sizeof buf, &len));
 }
 
 static void headers_are_found_in_any_case(void **state)
@@ -72,7 +72,7 @@ static void headers_are_found_in_any_case(void **state)
     static const char base[] = "Hostx-a1X-A2";
     static const struct sl_http_field fields[] = {{0, 4, 0, 0}, {4, 3, 7, 1}, {8, 3, 11, 1}};
     struct sl_http_request q = {.base = base, .fields = fields, .n_fields = 3};
-    struct sl_span values[2];
+    struct sl_slice values[2];
     unsigned n;
 
     (void)state;
