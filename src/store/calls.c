@@ -383,16 +383,15 @@ static void on_done(struct sl_conn_call *base, enum sl_result result, const stru
     finish(call, result, reply);
 }
 
-/* True, once, when the loop comes so late that it has not looked at its connections yet: the deadlines wait a turn. */
+/* True when the loop comes so late that it has not looked at its connections yet: the deadlines wait a turn, once. */
 static bool let_loop_read(struct sl_client *client, uint64_t now)
 {
     const struct sl_call *first = SL_CONTAINER(client->deadlines.next, struct sl_call, deadline);
 
-    if (client->late || sl_list_empty(&client->deadlines) || now < first->deadline_us + LATE_US) {
-        client->late = false;
+    if (sl_list_empty(&client->deadlines) || now < first->deadline_us + LATE_US ||
+        first->deadline_us <= client->waited_for_us)
         return false;
-    }
-    client->late = true;
+    client->waited_for_us = now;
     client->config.net->timer_set(client->deadline_timer, now + LATE_TURN_US);
     return true;
 }

@@ -78,7 +78,7 @@ struct sl_client {
     unsigned n_calls;
     struct sl_link free, deadlines, homeless, later; /* homeless: nobody to send to is known; later: after TRYAGAIN */
     struct sl_timer *deadline_timer, *later_timer;
-    bool late; /* the loop has been given a turn to read before deadlines are enforced */
+    uint64_t waited_for_us; /* deadlines up to here have been given their extra turn */
     struct sl_rover rover; /* asks a Sentinel or a Cluster's server */
     struct sl_conn sub;    /* listens to a Sentinel */
     struct sl_conn_call sub_call;
