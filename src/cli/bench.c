@@ -28,8 +28,8 @@ uint64_t bench_thread_cpu_ns(void)
     return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* Fields 14 and 15 of /proc/PID/stat, user and system time in clock ticks. The second is the name in parentheses and may hold anything, so counting begins after
- * the last of them, at field 3. */
+/* Fields 14 and 15 of /proc/PID/stat, user and system time in clock ticks. The second is the name in parentheses and
+ * may hold anything, so counting begins after the last of them, at field 3. */
 static uint64_t cpu_ticks(const char *stat)
 {
     const char *at = strrchr(stat, ')');

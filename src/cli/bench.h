@@ -14,7 +14,8 @@ uint64_t bench_now_ns(void);
 /* CPU nanoseconds of the calling thread. */
 uint64_t bench_thread_cpu_ns(void);
 
-/* CPU time (user and system, all threads) that a process has used, in nanoseconds, to a clock tick; 0 when there is no such process. */
+/* CPU time (user and system, all threads) that a process has used, in nanoseconds, to a clock tick; 0 when there is no
+ * such process. */
 uint64_t bench_process_cpu_ns(pid_t pid);
 
 /* The median of n > 0 numbers; sorts them. */
@@ -46,7 +47,8 @@ struct bench_subject {
     double ns[BENCH_ROUNDS_MAX]; /* CPU time an operation, one a round */
 };
 
-/* Times every subject once a round, one after the other, so that whatever the machine does meanwhile meets all of them; each for about `ms` milliseconds. */
+/* Times every subject once a round, one after the other, so that whatever the machine does meanwhile meets all of
+ * them; each for about `ms` milliseconds. */
 void bench_alternate(struct bench_subject *subjects, size_t n, unsigned rounds, unsigned ms);
 
 /* The median of a subject's rounds, and of the rounds' ratios of two subjects. */
@@ -66,8 +68,8 @@ static inline void bench_keep(uint64_t value)
 struct sl_limiter;
 struct sl_limiter *bench_open_limiter(const char *policy_text, uint64_t keys);
 
-/* A policy of n limits: 1 in 100, and at least one, by endpoint, one that everybody meets, the rest by key, so that resolution has its full work.
- * `rate` is the flow text after `rate: `. Free it. */
+/* A policy of n limits: 1 in 100, and at least one, by endpoint, one that everybody meets, the rest by key, so that
+ * resolution has its full work. `rate` is the flow text after `rate: `. Free it. */
 char *bench_policy_text(unsigned n_limits, const char *rate);
 
 #endif

@@ -1,7 +1,8 @@
 /* The `sluice` command: one file a subcommand, one row of the table in commands.c each.
  *
- * A subcommand is a table of options, a struct for their values that begins with struct cli_common, and a function that returns the exit status.
- * Reading goes to standard output, everything else to standard error, each line beginning with `sluice: `. */
+ * A subcommand is a table of options, a struct for their values that begins with struct cli_common, and a function
+ * that returns the exit status. Reading goes to standard output, everything else to standard error, each line
+ * beginning with `sluice: `. */
 #ifndef SL_CLI_CLI_H
 #define SL_CLI_CLI_H
 
@@ -31,7 +32,8 @@ struct cli_common {
 
 extern const char *const cli_color_words[];
 
-/* The rows of struct cli_common, to end a subcommand's table with; `type` is its struct, whose first member is `common`. */
+/* The rows of struct cli_common, to end a subcommand's table with; `type` is its struct, whose first member is
+ * `common`. */
 #define CLI_COMMON_ROWS(values_type)                                                                           \
     {.group = "Output",                                                                                        \
      .name = "json",                                                                                           \
@@ -84,8 +86,8 @@ bool cli_given(const struct cli_call *call, const char *name);
 /* Writes "sluice: ..." to standard error and returns `status`. */
 int cli_fail(enum cli_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints a value with a newline, indented on a terminal, and drops the reference. NULL: out of memory. Returns `status`, or CLI_USAGE when
- * the output cannot be written. */
+/* Prints a value with a newline, indented on a terminal, and drops the reference. NULL: out of memory. Returns
+ * `status`, or CLI_USAGE when the output cannot be written. */
 int cli_print_json(struct json_t *value, enum cli_status status);
 
 /* Escape sequences, empty when `out` takes no colours. */

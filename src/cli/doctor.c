@@ -111,7 +111,8 @@ static void check_files(struct findings *findings)
             (unsigned long long)limit.rlim_max);
 }
 
-/* How far two readings of the wall clock, a moment apart, stray from the clock since boot; and whether the year is a sane one. */
+/* How far two readings of the wall clock, a moment apart, stray from the clock since boot; and whether the year is a
+ * sane one. */
 static void check_clock(struct findings *findings)
 {
     struct timespec wall, boot, resolution;

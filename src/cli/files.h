@@ -7,10 +7,12 @@
 #include "policy/policy.h"
 #include "sluice/sluice.h"
 
-/* Loads a policy for reading, for which `secret` may be zero. Findings go to standard error when `loud` or when it fails. Returns a reference, or NULL. */
+/* Loads a policy for reading, for which `secret` may be zero. Findings go to standard error when `loud` or when it
+ * fails. Returns a reference, or NULL. */
 struct sl_policy *cli_load_policy(const char *path, struct sl_secret secret, bool loud);
 
-/* A limiter of its own for one policy, in memory. Returns NULL when the policy is broken (findings printed) or memory is short. */
+/* A limiter of its own for one policy, in memory. Returns NULL when the policy is broken (findings printed) or memory
+ * is short. */
 struct sl_limiter *cli_open_limiter(const char *path, uint64_t keys);
 
 /* The options that make up a request. */
@@ -52,8 +54,8 @@ struct cli_request_options {
         .argument = "NAME=VALUE", .flags = SL_OPTION_FLAG_ONLY, .sentence = "a label; may be given several times" \
     }
 
-/* Puts words[0] (key) and words[1] (scope, when given) and the options together. *ret_request borrows from all of them and from `labels`.
- * Returns 0, or a status after it has said what is wrong. */
+/* Puts words[0] (key) and words[1] (scope, when given) and the options together. *ret_request borrows from all of them
+ * and from `labels`. Returns 0, or a status after it has said what is wrong. */
 int cli_make_request(const struct cli_call *call, const char *key, const char *scope,
                      const struct cli_request_options *options, struct sluice_label labels[static SLUICE_LABELS_MAX],
                      struct sluice_request *ret_request);

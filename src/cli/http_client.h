@@ -1,4 +1,5 @@
-/* One HTTP request to a daemon, over libcurl: http://, https:// and unix:/path. Proxies of the environment are not used. */
+/* One HTTP request to a daemon, over libcurl: http://, https:// and unix:/path. Proxies of the environment are not
+ * used. */
 #ifndef SL_CLI_HTTP_CLIENT_H
 #define SL_CLI_HTTP_CLIENT_H
 
@@ -24,12 +25,14 @@ struct http_answer {
     size_t len;
 };
 
-/* Returns 0, or -1 with a sentence in `why` when no answer came. Free the answer with http_answer_fini in both cases. */
+/* Returns 0, or -1 with a sentence in `why` when no answer came. Free the answer with http_answer_fini in both
+ * cases. */
 int http_call(const struct http_request *request, struct http_answer *ret_answer, char *why, size_t why_size);
 void http_answer_fini(struct http_answer *answer);
 
-/* The same with the body parsed as JSON. A status of 400 or more is a failure whose sentence is the answer's `detail`. Returns the value (a new
- * reference), or NULL with the sentence and the status (0 when no answer came) in *ret_status. */
+/* The same with the body parsed as JSON. A status of 400 or more is a failure whose sentence is the answer's `detail`.
+ * Returns the value (a new reference), or NULL with the sentence and the status (0 when no answer came) in
+ * *ret_status. */
 struct json_t *http_call_json(const struct http_request *request, long *ret_status, char *why, size_t why_size);
 
 /* Percent-encodes `text` for a query; returns 0, or -1 when it does not fit. */

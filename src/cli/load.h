@@ -1,7 +1,8 @@
 /* A load generator for HTTP/1.1: one thread, epoll, N keep-alive connections with one request under way each.
  *
- * Closed loop: a connection sends its next request when it has the answer to the last. Open loop: arrivals follow a fixed schedule, whether or not the server
- * keeps up; an arrival with no connection free waits, and its latency counts from the instant it was due, so that a stall shows in every request it delayed. */
+ * Closed loop: a connection sends its next request when it has the answer to the last. Open loop: arrivals follow a
+ * fixed schedule, whether or not the server keeps up; an arrival with no connection free waits, and its latency counts
+ * from the instant it was due, so that a stall shows in every request it delayed. */
 #ifndef SL_CLI_LOAD_H
 #define SL_CLI_LOAD_H
 

@@ -1,4 +1,5 @@
-/* `sluice replay`: logs through a policy in virtual time. The engine is src/replay; here are its options and its progress bar. */
+/* `sluice replay`: logs through a policy in virtual time. The engine is src/replay; here are its options and its
+ * progress bar. */
 #include "replay/replay.h"
 #include "cli/cli.h"
 #include "cli/files.h"

@@ -1,4 +1,5 @@
-/* Writes the manual pages from the same tables that the programs read: sluice_manual FOLDER makes sluiced.8 and sluice.1 in it. */
+/* Writes the manual pages from the same tables that the programs read: sluice_manual FOLDER makes sluiced.8 and
+ * sluice.1 in it. */
 #include "cli/cli.h"
 #include "sluice/sluice.h"
 #include "sluiced/config.h"

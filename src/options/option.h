@@ -1,5 +1,5 @@
-/* Settings as a table: one row says everything about one, and the command line, the environment, the config file, --help, the manual page and validation
- * all read that row.
+/* Settings as a table: one row says everything about one, and the command line, the environment, the config file,
+ * --help, the manual page and validation all read that row.
  *
  *     static const struct sl_option rows[] = {
  *         {.name = "workers", .type = SL_OPTION_COUNT, .offset = offsetof(struct config, workers), .argument = "N",
@@ -13,11 +13,12 @@
  *     ...
  *     sl_options_fini(&options);
  *
- * A name is spelled `drain-timeout` in the table, `--drain-timeout` as a flag, `drain-timeout` or `drain_timeout` in the config file, and
- * SLUICE_DRAIN_TIMEOUT in the environment. A flag beats the environment, which beats the config file, which beats the default, whatever the order of the calls.
+ * A name is spelled `drain-timeout` in the table, `--drain-timeout` as a flag, `drain-timeout` or `drain_timeout` in
+ * the config file, and SLUICE_DRAIN_TIMEOUT in the environment. A flag beats the environment, which beats the config
+ * file, which beats the default, whatever the order of the calls.
  *
- * Functions that can fail return 0 or SL_EINVALID with one sentence in `why` (NUL-terminated) that names the place; nothing is half-applied of the
- * one setting at fault. One thread. */
+ * Functions that can fail return 0 or SL_EINVALID with one sentence in `why` (NUL-terminated) that names the place;
+ * nothing is half-applied of the one setting at fault. One thread. */
 #ifndef SL_OPTIONS_OPTION_H
 #define SL_OPTIONS_OPTION_H
 
@@ -92,19 +93,20 @@ const char *sl_options_nearest(const struct sl_options *options, const char *nam
 int sl_options_set(struct sl_options *options, const struct sl_option *row, const char *text,
                    enum sl_option_source source, const char *place, char *why, size_t why_size);
 
-/* Reads argv[1] ... argv[*argc - 1]: `--name value`, `--name=value`, `--switch`, letters, and `--`, after which nothing is a flag. What is no flag is moved
- * to the front in its order: argv[1] ... argv[*argc - 1] afterwards. */
+/* Reads argv[1] ... argv[*argc - 1]: `--name value`, `--name=value`, `--switch`, letters, and `--`, after which
+ * nothing is a flag. What is no flag is moved to the front in its order: argv[1] ... argv[*argc - 1] afterwards. */
 int sl_options_args(struct sl_options *options, int *argc, char **argv, char *why, size_t why_size);
 
 /* Reads SLUICE_... of every row that has one. An empty variable counts as not given. */
 int sl_options_env(struct sl_options *options, char *why, size_t why_size);
 
-/* Calls fn for each SLUICE_... variable of the environment that no row has but one is near to: a typing error that nobody else would tell of. `name` is the
- * variable as it stands ("SLUICE_WORKRES=4"), `nearest` the row's name. */
+/* Calls fn for each SLUICE_... variable of the environment that no row has but one is near to: a typing error that
+ * nobody else would tell of. `name` is the variable as it stands ("SLUICE_WORKRES=4"), `nearest` the row's name. */
 void sl_options_env_typos(const struct sl_options *options,
                           void (*fn)(void *ctx, const char *name, const char *nearest), void *ctx);
 
-/* Reads a YAML file: a mapping of names to scalars, or to lists for SL_OPTION_LIST. Tells of the first finding and how many more there are. */
+/* Reads a YAML file: a mapping of names to scalars, or to lists for SL_OPTION_LIST. Tells of the first finding and how
+ * many more there are. */
 int sl_options_config(struct sl_options *options, const char *path, char *why, size_t why_size);
 
 /* The rows as --help shows them, wrapped to `columns`. */

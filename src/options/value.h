@@ -4,8 +4,8 @@
 
 #include "options/option.h"
 
-/* Parses text into row's place in `values`, replacing (and freeing) what is there; a list grows by one. Returns 0 or SL_EINVALID with a fragment
- * ("must be a whole number from 1 to 64") and the old value in place. */
+/* Parses text into row's place in `values`, replacing (and freeing) what is there; a list grows by one. Returns 0 or
+ * SL_EINVALID with a fragment ("must be a whole number from 1 to 64") and the old value in place. */
 int sl_option_parse(const struct sl_option *row, const char *text, void *values, char *why, size_t why_size);
 
 /* Frees what the row owns and leaves it empty. */

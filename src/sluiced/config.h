@@ -47,7 +47,8 @@ enum sl_config_outcome {
     SL_CONFIG_WRONG,   /* `why` says what */
 };
 
-/* Reads flags, environment and the config file that one of them names. Release with sl_options_fini(options) whatever the outcome. */
+/* Reads flags, environment and the config file that one of them names. Release with sl_options_fini(options) whatever
+ * the outcome. */
 enum sl_config_outcome sl_config_read(struct sl_config *config, struct sl_options *options, int argc, char **argv,
                                       char *why, size_t why_size);
 

@@ -1,5 +1,6 @@
-/* Lines on standard error: logfmt (`time=... level=info msg="..."`) or JSON, one a line, at most SL_LOG_LINES_PER_SEC of them: what is more is counted and told
- * of in one line when there is room again, so that nobody can fill a disk through us. Any thread; one logger a process. */
+/* Lines on standard error: logfmt (`time=... level=info msg="..."`) or JSON, one a line, at most SL_LOG_LINES_PER_SEC
+ * of them: what is more is counted and told of in one line when there is room again, so that nobody can fill a disk
+ * through us. Any thread; one logger a process. */
 #ifndef SL_SLUICED_LOG_H
 #define SL_SLUICED_LOG_H
 

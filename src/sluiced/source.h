@@ -1,8 +1,9 @@
 /* Where the policy comes from, and how a new one takes the place of the old: whole, or not at all.
  *
- * A reload reads the file, compiles it, and only then swaps; whatever is wrong with it, the policy in force stays and the failure is logged with its
- * places and counted. A file whose policy is the one in force (same hash) is no reload. Reloads come from the watcher, from SIGHUP and from
- * the admin listener, on different threads; a mutex puts them in order. */
+ * A reload reads the file, compiles it, and only then swaps; whatever is wrong with it, the policy in force stays and
+ * the failure is logged with its places and counted. A file whose policy is the one in force (same hash) is no reload.
+ * Reloads come from the watcher, from SIGHUP and from the admin listener, on different threads; a mutex puts them in
+ * order. */
 #ifndef SL_SLUICED_SOURCE_H
 #define SL_SLUICED_SOURCE_H
 
@@ -28,8 +29,9 @@ int sl_source_init(struct sl_source *source, const char *path, const char *state
                    struct sl_log *log, char *why, size_t why_size);
 void sl_source_fini(struct sl_source *source);
 
-/* Compiles the policy for the start; the caller takes the reference. A broken file falls back to the last good one, with an error in the log. Else
- * returns SL_EPOLICY or SL_ENOMEM and one sentence: the first finding, and how many more there are. */
+/* Compiles the policy for the start; the caller takes the reference. A broken file falls back to the last good one,
+ * with an error in the log. Else returns SL_EPOLICY or SL_ENOMEM and one sentence: the first finding, and how many
+ * more there are. */
 int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, bool *ret_fallen_back, char *why,
                     size_t why_size);
 
@@ -39,7 +41,8 @@ void sl_source_attach(struct sl_source *source, struct sl_limiter *limiter);
 /* What a reload came to. */
 enum sl_reload { SL_RELOAD_DONE, SL_RELOAD_SAME, SL_RELOAD_FAILED };
 
-/* Reads the file anew. `trigger` is for the log ("SIGHUP"). On failure `why` has the first finding; it may be NULL. Any thread. */
+/* Reads the file anew. `trigger` is for the log ("SIGHUP"). On failure `why` has the first finding; it may be NULL.
+ * Any thread. */
 enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size);
 
 #endif

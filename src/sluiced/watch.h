@@ -1,10 +1,11 @@
-/* Tells when a file has another content, however it came about: written in place, renamed over, deleted and created, or reached
- * through symbolic links that were swapped (as a Kubernetes ConfigMap is).
+/* Tells when a file has another content, however it came about: written in place, renamed over, deleted and created,
+ * or reached through symbolic links that were swapped (as a Kubernetes ConfigMap is).
  *
- * The folder of the path is watched with inotify, which sees all of these where the links live in it; and every SL_WATCH_POLL_MS the
- * path is looked at through all its links, which sees the rest and every file system without inotify. A change is told of when
- * the file has been still for SL_WATCH_SETTLE_MS, so that a file being written is not read half-way, and at the latest after
- * SL_WATCH_SETTLE_MAX_MS. So a change is told of within 2 s. One thread: the loop's. */
+ * The folder of the path is watched with inotify, which sees all of these where the links live in it; and every
+ * SL_WATCH_POLL_MS the path is looked at through all its links, which sees the rest and every file system without
+ * inotify. A change is told of when the file has been still for SL_WATCH_SETTLE_MS, so that a file being written is
+ * not read half-way, and at the latest after SL_WATCH_SETTLE_MAX_MS. So a change is told of within 2 s. One thread:
+ * the loop's. */
 #ifndef SL_SLUICED_WATCH_H
 #define SL_SLUICED_WATCH_H
 
@@ -32,10 +33,12 @@ struct sl_watch {
     uint64_t since_ms;              /* when the change under way was first seen; 0: none is */
 };
 
-/* Starts watching `path` (copied) on `loop`; what it is now counts as told. Returns 0 or SL_ENOMEM. Works without inotify too, by looking. */
+/* Starts watching `path` (copied) on `loop`; what it is now counts as told. Returns 0 or SL_ENOMEM. Works without
+ * inotify too, by looking. */
 int sl_watch_start(struct sl_watch *watch, uv_loop_t *loop, const char *path, void (*changed)(void *ctx), void *ctx);
 
-/* Closes the handles of a started watch (a zeroed one has none); the memory of `watch` is the loop's until it has run once more. */
+/* Closes the handles of a started watch (a zeroed one has none); the memory of `watch` is the loop's until it has run
+ * once more. */
 void sl_watch_stop(struct sl_watch *watch);
 
 #endif
