@@ -2,10 +2,15 @@
  *
  * A decision on a cold key waits for two or three cache lines. In a batch those waits overlap: the requests of a chunk
  * are resolved and their tag lines asked for, then the slots found and their states asked for, and only then is one
- * after the other decided, in order, exactly as single requests at that instant would be. */
+ * after the other decided, in order, exactly as single requests at that instant would be.
+ *
+ * Requests of one batch often differ in their keys alone. Such a request takes over the resolution of an earlier one of
+ * its chunk, the model, and puts its own key into the fingerprints. */
 #include "limiter/snapshot.h"
 
 #include "base/err.h"
+
+#include <string.h>
 
 #define CHUNK 16                      /* requests on their way at once: about what a core has line-fill buffers for */
 #define POOL_ITEMS (2 * SL_ITEMS_MAX) /* room for the buckets of a chunk; one request always fits */
@@ -15,30 +20,90 @@ struct chunk {
     unsigned n_pooled;
     struct sl_consult consults[CHUNK];
     struct sl_item pool[POOL_ITEMS];
+    const struct sluice_request *model; /* NULL: none yet */
+    const struct sl_consult *model_consult;
+    struct sl_hash128 model_hash;
 };
+
+static bool same_text(const char *x, size_t x_len, const char *y, size_t y_len)
+{
+    return x_len == y_len && (x == y || (x && y && memcmp(x, y, x_len) == 0));
+}
+
+/* True when nothing but the keys differs, and neither has labels. */
+static bool differ_in_key_alone(const struct sluice_request *x, const struct sluice_request *y)
+{
+    return x->cost == y->cost && x->n_labels == 0 && y->n_labels == 0 &&
+           same_text(x->scope, x->scope_len, y->scope, y->scope_len) &&
+           same_text(x->key_type, x->key_type_len, y->key_type, y->key_type_len) &&
+           same_text(x->tier, x->tier_len, y->tier, y->tier_len) &&
+           same_text(x->address, x->address_len, y->address, y->address_len);
+}
+
+static void copy_model(struct chunk *chunk, struct sl_hash128 hash)
+{
+    const struct sl_consult *model = chunk->model_consult;
+    struct sl_consult *consult = &chunk->consults[chunk->n];
+    struct sl_item *items = chunk->pool + chunk->n_pooled;
+
+    *consult = *model;
+    sl_consult_move(consult, items);
+    for (unsigned i = 0; i < model->n_items + model->n_dry; i++)
+        sl_item_rekey(&items[i], chunk->model_hash, hash);
+}
+
+/* Validates and resolves a request, and makes it the model if it can be one. The chunk may turn out not to have room. */
+static int resolve_anew(const struct sl_policy *policy, const struct sluice_request *request, struct chunk *chunk,
+                        const char **ret_field, const char **ret_why)
+{
+    struct sl_consult *consult = &chunk->consults[chunk->n];
+    struct sl_request_buffer buffer;
+    struct sluice_request checked;
+    struct sl_resolution resolution;
+    struct sl_hash128 hash;
+    int err = sl_check_request(policy, request, &checked, &buffer, ret_field, ret_why);
+
+    if (err != 0)
+        return err;
+    sl_policy_resolve(policy, &checked, &resolution);
+    sl_consult_make(&resolution, consult);
+    if (chunk->n_pooled + consult->n_items + consult->n_dry > POOL_ITEMS)
+        return 0;
+    sl_consult_move(consult, chunk->pool + chunk->n_pooled);
+    if (request->n_labels == 0 && sl_policy_plain_key(policy, request, &hash)) {
+        chunk->model_hash = hash;
+        chunk->model = request;
+        chunk->model_consult = consult;
+    }
+    return 0;
+}
 
 /* Validates and resolves requests from the front until the chunk is full: chunk->n of them, at least one. On an error
  * that one is the bad request. */
 static int fill_chunk(struct sl_limiter *limiter, const struct sl_policy *policy, const struct sluice_request *requests,
                       size_t n, struct chunk *chunk, const char **ret_field, const char **ret_why)
 {
-    struct sl_resolution resolution;
-
     chunk->n = chunk->n_pooled = 0;
+    chunk->model = NULL;
     while (chunk->n < CHUNK && chunk->n < n) {
-        struct sl_request_buffer buffer;
-        struct sluice_request checked;
-        struct sl_consult *consult = &chunk->consults[chunk->n];
-        int err = sl_check_request(policy, &requests[chunk->n], &checked, &buffer, ret_field, ret_why);
+        const struct sluice_request *request = &requests[chunk->n];
+        const struct sl_consult *consult = &chunk->consults[chunk->n];
+        struct sl_hash128 hash;
+        unsigned n_items;
+        int err = 0;
 
+        if (chunk->model && differ_in_key_alone(request, chunk->model) &&
+            chunk->n_pooled + chunk->model_consult->n_items + chunk->model_consult->n_dry <= POOL_ITEMS &&
+            sl_policy_plain_key(policy, request, &hash))
+            copy_model(chunk, hash);
+        else
+            err = resolve_anew(policy, request, chunk, ret_field, ret_why);
         if (err != 0)
             return err;
-        sl_policy_resolve(policy, &checked, &resolution);
-        sl_consult_make(&resolution, consult);
-        if (chunk->n_pooled + consult->n_items + consult->n_dry > POOL_ITEMS)
+        n_items = consult->n_items + consult->n_dry;
+        if (chunk->n_pooled + n_items > POOL_ITEMS)
             break; /* it begins the next chunk */
-        sl_consult_move(consult, chunk->pool + chunk->n_pooled);
-        chunk->n_pooled += consult->n_items + consult->n_dry;
+        chunk->n_pooled += n_items;
         chunk->n++;
         sl_consult_prefetch(limiter->table, consult);
     }
@@ -47,8 +112,15 @@ static int fill_chunk(struct sl_limiter *limiter, const struct sl_policy *policy
 
 static void prefetch_states(const struct sl_limiter *limiter, const struct chunk *chunk)
 {
-    for (unsigned i = 0; i < chunk->n_pooled; i++)
-        sl_table_prefetch_state(limiter->table, chunk->pool[i].fp);
+    uint16_t elsewhere[POOL_ITEMS];
+    unsigned n_elsewhere = 0;
+
+    for (unsigned i = 0; i < chunk->n_pooled; i++) {
+        elsewhere[n_elsewhere] = (uint16_t)i;
+        n_elsewhere += !sl_table_prefetch_state(limiter->table, chunk->pool[i].fp);
+    }
+    for (unsigned i = 0; i < n_elsewhere; i++)
+        sl_table_prefetch_second(limiter->table, chunk->pool[elsewhere[i]].fp);
 }
 
 /* Nothing may be charged before all requests are known to be good. The first chunk is validated as it is filled. */

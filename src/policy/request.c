@@ -117,3 +117,18 @@ int sl_request_check(const struct sl_policy *policy, const struct sluice_request
     *ret_request = checked;
     return 0;
 }
+
+bool sl_policy_plain_key(const struct sl_policy *policy, const struct sluice_request *request,
+                         struct sl_hash128 *ret_hash)
+{
+    struct sl_hash128 hash;
+
+    if (!request->key || request->key_len - 1 >= SLUICE_KEY_MAX || !sl_text_printable(request->key, request->key_len) ||
+        is_address_type(request))
+        return false;
+    hash = sl_hash13(policy->secrets.key, request->key, request->key_len);
+    if (policy->keys.n && sl_keys_find(&policy->keys, hash, request->key, request->key_len))
+        return false;
+    *ret_hash = hash;
+    return true;
+}

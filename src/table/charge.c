@@ -149,14 +149,30 @@ void sl_table_prefetch(const struct sl_table *table, struct sl_hash128 fp)
     keep_prefetch();
 }
 
-void sl_table_prefetch_state(const struct sl_table *table, struct sl_hash128 fp)
+static inline bool prefetch_found(const struct sl_group *group, uint64_t tag)
 {
-    struct sl_site site = sl_site_of(table, fp);
-    unsigned found = sl_group_match(site.group[0], site.tag);
+    unsigned found = sl_group_match(group, tag);
 
     if (found)
-        __builtin_prefetch(&site.group[0]->states[__builtin_ctz(found) / 2], 1);
-    else
+        __builtin_prefetch(&group->states[__builtin_ctz(found) / 2], 1);
+    return found != 0;
+}
+
+bool sl_table_prefetch_state(const struct sl_table *table, struct sl_hash128 fp)
+{
+    struct sl_site site = sl_site_of(table, fp);
+    bool found = prefetch_found(site.group[0], site.tag);
+
+    if (!found)
         __builtin_prefetch(site.group[1]->tags);
+    keep_prefetch();
+    return found;
+}
+
+void sl_table_prefetch_second(const struct sl_table *table, struct sl_hash128 fp)
+{
+    struct sl_site site = sl_site_of(table, fp);
+
+    prefetch_found(site.group[1], site.tag);
     keep_prefetch();
 }

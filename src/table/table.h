@@ -64,8 +64,11 @@ uint64_t sl_table_clamp(struct sl_table *table, uint64_t t_us);
 
 /* Starts loading what a decision on fp will touch. Never blocks, never faults on an open table. */
 void sl_table_prefetch(const struct sl_table *table, struct sl_hash128 fp);
-/* Second stage for batches: the tag line should be there by now; finds the slot and starts loading its state. */
-void sl_table_prefetch_state(const struct sl_table *table, struct sl_hash128 fp);
+/* Second stage for batches: the tag line should be there by now; finds the slot and starts loading its state. False
+ * when the bucket is not in its first group: then the second's tags are on their way, and a third stage,
+ * sl_table_prefetch_second, finds the state there. */
+bool sl_table_prefetch_state(const struct sl_table *table, struct sl_hash128 fp);
+void sl_table_prefetch_second(const struct sl_table *table, struct sl_hash128 fp);
 
 /* Judges without writing anything, whatever the outcome: decision->changed says whether a charge would write. */
 void sl_table_look(struct sl_table *table, struct sl_hash128 fp, const struct sl_shape *shape, uint64_t now_us,

@@ -125,10 +125,53 @@ static void one_bad_request_and_nothing_is_charged(void **state)
     kit_close(&k);
 }
 
+/* Requests that differ in their keys alone share one resolution; those whose keys mean more to the policy must not. */
+static void keys_that_share_a_resolution_decide_as_singles(void **state)
+{
+    static const char *const types[] = {NULL, "address", "user", "stranger"};
+    static const char policy[] = "tiers: {keys: {k3: gold}}\n"
+                                 "limits:\n"
+                                 "  - {name: both, rates: [3/m, 9/h]}\n"
+                                 "  - {name: rich, tier: gold, rate: 30/m}\n"
+                                 "  - {name: shut, layer: gate, key: k7, rate: blocked}\n"
+                                 "  - {name: by-address, layer: net, per: [address], rate: 40/m}\n"
+                                 "  - {name: all, layer: backend, per: [], rate: 300/m}\n"
+                                 "  - {name: tried, layer: trial, rate: 2/m, mode: dry_run}\n";
+    static struct material m;
+    static char keys[N][24];
+
+    (void)state;
+    for (unsigned t = 0; t < sizeof types / sizeof *types; t++) {
+        struct kit batch, single;
+        size_t bad;
+
+        kit_open(&batch, policy);
+        kit_open(&single, policy);
+        for (unsigned i = 0; i < N; i++) {
+            snprintf(keys[i], sizeof keys[i], t == 1 ? "10.0.0.%u" : "k%u", i * 7919 % 150);
+            m.requests[i] = kit_request(keys[i], "GET /x", SLUICE_COST_DEFAULT);
+            m.requests[i].key_type = types[t], m.requests[i].key_type_len = types[t] ? strlen(types[t]) : 0;
+        }
+        assert_int_equal(sl_limiter_check_batch(batch.limiter, m.requests, N, m.batch, NULL, &bad, NULL, NULL), 0);
+        for (unsigned i = 0; i < N; i++) {
+            m.single[i] = kit_decide(&single, &m.requests[i]);
+            assert_same(&m.batch[i], &m.single[i]);
+        }
+        assert_int_equal(kit_live(&batch), kit_live(&single));
+        m.requests[5].key = "k\n", m.requests[5].key_len = 2;
+        assert_int_equal(sl_limiter_check_batch(batch.limiter, m.requests, N, m.batch, NULL, &bad, NULL, NULL),
+                         SLUICE_EINVALID);
+        assert_int_equal(bad, 5);
+        kit_close(&batch);
+        kit_close(&single);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_of_any_size_equals_singles),
+        cmocka_unit_test(keys_that_share_a_resolution_decide_as_singles),
         cmocka_unit_test(reports_of_a_batch_equal_those_of_singles),
         cmocka_unit_test(one_bad_request_and_nothing_is_charged),
     };
