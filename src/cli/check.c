@@ -3,12 +3,12 @@
 #include "cli/connect.h"
 #include "cli/files.h"
 #include "cli/http_client.h"
+#include "limiter/verdict_json.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct check_values {
     struct cli_common common;
@@ -70,36 +70,13 @@ static json_t *request_json(const struct sluice_request *request)
     return body;
 }
 
-static json_t *reset_at_json(int64_t unix_ms)
-{
-    time_t s = (time_t)(unix_ms / 1000);
-    char date[64];
-    struct tm tm;
-    size_t used;
-
-    if (unix_ms < 0 || !gmtime_r(&s, &tm))
-        return json_null();
-    used = strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(date + used, sizeof date - used, ".%03dZ", (int)(unix_ms % 1000));
-    return json_string(date);
-}
-
 /* A verdict as the daemon would write it. */
-static json_t *verdict_json(const struct sluice_verdict *v)
+static json_t *verdict_json(const struct sluice_verdict *verdict)
 {
-    json_t *json = json_pack("{s:b,s:I,s:I,s:o,s:I,s:I,s:I,s:s,s:s,s:b}", "allowed", v->allowed, "limit",
-                             (json_int_t)v->limit, "remaining", (json_int_t)v->remaining, "resetAt",
-                             reset_at_json(v->reset_at_ms), "retryAfterMs", (json_int_t)v->retry_after_ms,
-                             "resetAfterMs", (json_int_t)v->reset_after_ms, "delayMs", (json_int_t)v->delay_ms,
-                             "source", sluice_source_name(v->source), "policy", v->policy, "warning", v->warning);
+    struct sl_date_cache dates = {0};
+    char json[SL_VERDICT_JSON_MAX];
 
-    if (json && !v->allowed)
-        json_object_set_new(json, "reason", json_string(sluice_reason_name(v->reason)));
-    if (json && v->dry_run)
-        json_object_set_new(
-            json, "dryRun",
-            json_pack("{s:s,s:I}", "policy", v->dry_run_policy, "retryAfterMs", (json_int_t)v->dry_run_retry_after_ms));
-    return json;
+    return json_loadb(json, (size_t)(sl_write_verdict(json, verdict, &dates) - json), 0, NULL);
 }
 
 static long long integer(json_t *verdict, const char *name)

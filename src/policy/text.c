@@ -1,5 +1,6 @@
 #include "policy/text.h"
 
+#include "base/utf8.h"
 #include "sluice/sluice.h"
 
 #include <ctype.h>
@@ -48,41 +49,12 @@ bool sl_text_is_name(const char *text, size_t len)
     return true;
 }
 
-/* The length of the sequence that starts at p, 0 when it is not valid. */
-static size_t utf8_sequence(const unsigned char *p, size_t left)
-{
-    unsigned char low = 0x80, high = 0xbf;
-    size_t n;
-
-    if (p[0] < 0x80)
-        return 1;
-    if (p[0] < 0xc2 || p[0] > 0xf4)
-        return 0;
-    n = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-    if (left < n)
-        return 0;
-    if (p[0] == 0xe0)
-        low = 0xa0; /* shorter forms exist */
-    if (p[0] == 0xed)
-        high = 0x9f; /* surrogates */
-    if (p[0] == 0xf0)
-        low = 0x90;
-    if (p[0] == 0xf4)
-        high = 0x8f; /* beyond U+10FFFF */
-    if (p[1] < low || p[1] > high)
-        return 0;
-    for (size_t i = 2; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    return n;
-}
-
 size_t sl_text_utf8_prefix(const char *text, size_t len)
 {
     size_t i = 0, n;
 
     while (i < len) {
-        n = utf8_sequence((const unsigned char *)text + i, len - i);
+        n = sl_utf8_len(text + i, len - i);
         if (n == 0)
             break;
         i += n;

@@ -7,9 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The length of the well-formed UTF-8 sequence at the beginning of len > 0 bytes (Unicode, table 3-7), or 0. */
-size_t sl_replay_text_utf8_len(const char *text, size_t len);
-
 /* A copy with NUL behind it in which every byte that is no UTF-8 is U+FFFD and every control character too; NULL when
  * out of memory. */
 char *sl_replay_text_utf8(const struct sl_alloc *alloc, const char *text, size_t len);

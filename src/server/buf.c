@@ -37,35 +37,6 @@ char *sl_buf_grow(struct sl_buf *buf, size_t n)
     return buf->data + buf->len;
 }
 
-char *sl_write_int(char *at, int64_t value)
-{
-    static const char pairs[] =
-        "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748"
-        "49505152535455565758596061626364656667686970717273747576777879808182838485868788899091929394959697"
-        "9899";
-    char digits[20];
-    char *p = digits + sizeof digits;
-    uint64_t v = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    size_t n;
-
-    while (v >= 100) {
-        p -= 2;
-        memcpy(p, pairs + v % 100 * 2, 2);
-        v /= 100;
-    }
-    if (v >= 10) {
-        p -= 2;
-        memcpy(p, pairs + v * 2, 2);
-    } else {
-        *--p = (char)('0' + v);
-    }
-    if (value < 0)
-        *at++ = '-';
-    n = (size_t)(digits + sizeof digits - p);
-    memcpy(at, p, n);
-    return at + n;
-}
-
 void sl_buf_int(struct sl_buf *buf, int64_t value)
 {
     char *at = sl_buf_reserve(buf, 20);

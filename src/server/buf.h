@@ -5,6 +5,8 @@
 #ifndef SL_SERVER_BUF_H
 #define SL_SERVER_BUF_H
 
+#include "base/write.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,8 +70,5 @@ void sl_buf_printf(struct sl_buf *buf, const char *format, ...) __attribute__((f
 
 /* Drops n bytes from the front. */
 void sl_buf_drop(struct sl_buf *buf, size_t n);
-
-/* Writes a number in decimal at `at` (at most 20 bytes) and returns the end. */
-char *sl_write_int(char *at, int64_t value);
 
 #endif

@@ -1,7 +1,7 @@
 #include "server/check_json.h"
 
 #include "base/err.h"
-#include "server/utf8.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -176,7 +176,7 @@ static int read_string_slow(struct reader *r, char *text, size_t *ret_len)
                 return e;
             continue;
         }
-        n = sl_utf8_len((unsigned char *)r->at, (size_t)(r->end - r->at));
+        n = sl_utf8_len(r->at, (size_t)(r->end - r->at));
         if (!n)
             return malformed(r, "invalid UTF-8");
         memmove(to, r->at, n);

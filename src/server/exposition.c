@@ -1,6 +1,6 @@
 #include "server/exposition.h"
 
-#include "server/utf8.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -28,7 +28,7 @@ static void add_escaped(struct sl_buf *out, const char *value)
     size_t left = strlen(value);
 
     while (left > 0) {
-        size_t n = sl_utf8_len((const unsigned char *)value, left);
+        size_t n = sl_utf8_len(value, left);
 
         if (n == 0)
             sl_buf_text(out, "\xef\xbf\xbd");

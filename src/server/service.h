@@ -6,9 +6,9 @@
 #define SL_SERVER_SERVICE_H
 
 #include "limiter/limiter.h"
+#include "limiter/verdict_json.h"
 #include "server/check_json.h"
 #include "server/server.h"
-#include "server/verdict_json.h"
 
 #include <stdatomic.h>
 

@@ -1,5 +1,7 @@
 #include "sluiced/log.h"
 
+#include "base/write.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,17 +51,16 @@ void sl_log_quote(const char *message, char *buf, size_t size)
 static void write_line(const struct sl_log *log, enum sl_log_level level, const struct timespec *now,
                        const char *message)
 {
-    char line[SL_LOG_LINE_MAX + 128], quoted[SL_LOG_LINE_MAX], date[32];
-    struct tm tm;
+    char line[SL_LOG_LINE_MAX + 128], quoted[SL_LOG_LINE_MAX], date[SL_RFC3339_LEN + 1];
+    struct sl_date_cache cache = {0};
     int len;
 
-    gmtime_r(&now->tv_sec, &tm);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
+    *sl_write_rfc3339(date, (int64_t)now->tv_sec * 1000 + now->tv_nsec / 1000000, &cache) = '\0';
     sl_log_quote(message, quoted, sizeof quoted);
     len = snprintf(line, sizeof line,
-                   log->format == SL_LOG_JSON ? "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"msg\":%s}\n"
-                                              : "time=%s.%03ldZ level=%s msg=%s\n",
-                   date, now->tv_nsec / 1000000, level_names[level], quoted);
+                   log->format == SL_LOG_JSON ? "{\"time\":\"%s\",\"level\":\"%s\",\"msg\":%s}\n"
+                                              : "time=%s level=%s msg=%s\n",
+                   date, level_names[level], quoted);
     /* A log that cannot be written has nobody to tell. */
     if (len > 0 && write(log->fd, line, (size_t)len) < 0)
         return;

@@ -1,7 +1,8 @@
-#include "server/utf8.h"
+#include "base/utf8.h"
 
-size_t sl_utf8_len(const unsigned char *p, size_t left)
+size_t sl_utf8_len(const char *text, size_t left)
 {
+    const unsigned char *p = (const unsigned char *)text;
     unsigned char c = p[0];
 
     if (c < 0x80)
