@@ -26,6 +26,7 @@ struct sl_keys {
     struct sl_key_entry *list; /* list[0] stands for a key that is not here */
     uint32_t n, n_tiered;
     struct sl_key_slot *slots;
+    uint16_t *present; /* by home slot: a bit for each key there, chosen by its hash */
     uint64_t mask;
 };
 
