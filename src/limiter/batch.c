@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define CHUNK 16                      /* requests on their way at once: about what a core has line-fill buffers for */
@@ -46,7 +47,7 @@ static void copy_model(struct chunk *chunk, struct sl_hash128 hash)
     struct sl_consult *consult = &chunk->consults[chunk->n];
     struct sl_item *items = chunk->pool + chunk->n_pooled;
 
-    *consult = *model;
+    memcpy(consult, model, offsetof(struct sl_consult, bare) + model->n_bare * sizeof model->bare[0]);
     sl_consult_move(consult, items);
     for (unsigned i = 0; i < model->n_items + model->n_dry; i++)
         sl_item_rekey(&items[i], chunk->model_hash, hash);
@@ -158,9 +159,10 @@ static int decide_all(struct sl_limiter *limiter, struct sl_snapshot *snapshot, 
             err = validate_rest(snapshot->policy, requests, chunk.n, n, ret_bad, ret_field, ret_why);
             if (err != 0)
                 return err;
-            now_us = sl_table_now(limiter->table);
         }
         prefetch_states(limiter, &chunk);
+        if (done == 0) /* the states are on their way while the clock is read */
+            now_us = sl_table_now(limiter->table);
         for (unsigned i = 0; i < chunk.n; i++)
             sl_consult_run(limiter, snapshot, slot, &chunk.consults[i], now_us, &ret_verdicts[done + i],
                            ret_reports ? &ret_reports[done + i] : NULL);

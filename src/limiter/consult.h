@@ -10,9 +10,9 @@ struct sl_consult {
     const struct sl_item *dry;   /* dry-run winners, likewise */
     unsigned n_items, n_dry;
     const struct sl_limit *blocked, *unlimited, *dry_blocked; /* as in struct sl_resolution */
-    const struct sl_limit *bare[SL_LAYERS_MAX];               /* every winner without a bucket: unlimited or blocked */
     unsigned n_bare;
     bool denied, unmatched;
+    const struct sl_limit *bare[SL_LAYERS_MAX]; /* every winner without a bucket: unlimited or blocked; n_bare are set */
 };
 
 /* Borrows the resolution's arrays. */
