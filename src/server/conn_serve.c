@@ -125,6 +125,7 @@ static bool begin_http2(struct sl_conn *conn)
         .max_streams = limits->max_streams,
         .header_bytes = limits->header_bytes,
         .body_bytes = limits->body_bytes,
+        .out_bytes = limits->out_bytes,
     };
 
     conn->h2 = sl_http2_new(&host);

@@ -17,6 +17,7 @@ struct stream {
     struct stream *next, *prev;
     int32_t id;
     bool complete; /* the request is whole, or refused */
+    bool waiting;  /* whole, and answered when there is room for the answer */
     int refused;   /* a status, 0: none */
     enum sl_http_method method;
     uint32_t method_off, method_len, target_off, target_len;
@@ -32,9 +33,10 @@ struct sl_http2 {
     nghttp2_session *session;
     struct sl_http2_host host;
     struct stream streams; /* list head */
-    unsigned n_streams, n_incomplete;
+    unsigned n_streams, n_incomplete, n_waiting;
     uint64_t n_answered, n_resets;
-    size_t body_bytes; /* in unfinished bodies */
+    size_t body_bytes;  /* in bodies of requests that are not answered */
+    size_t reply_bytes; /* in answers of open streams */
 };
 
 static struct stream *stream_new(struct sl_http2 *h2, int32_t id)
@@ -62,17 +64,26 @@ static void complete(struct sl_http2 *h2, struct stream *s)
         return;
     s->complete = true;
     h2->n_incomplete--;
+}
+
+/* Gives back what the request took; it was answered, or its stream is gone. */
+static void drop_request(struct sl_http2 *h2, struct stream *s)
+{
+    h2->n_waiting -= s->waiting;
+    s->waiting = false;
     h2->body_bytes -= s->body.len;
+    sl_buf_fini(&s->head);
+    sl_buf_fini(&s->body);
 }
 
 static void stream_free(struct sl_http2 *h2, struct stream *s)
 {
     complete(h2, s);
+    drop_request(h2, s);
     s->next->prev = s->prev;
     s->prev->next = s->next;
     h2->n_streams--;
-    sl_buf_fini(&s->head);
-    sl_buf_fini(&s->body);
+    h2->reply_bytes -= s->reply.len;
     sl_buf_fini(&s->reply);
     free(s);
 }
@@ -129,6 +140,7 @@ static int submit(struct sl_http2 *h2, struct stream *s, const struct sl_http_re
         sl_buf_add(&s->reply, r->body.data, r->body.len);
     if (s->reply.failed)
         return NGHTTP2_ERR_NOMEM;
+    h2->reply_bytes += s->reply.len;
     h2->n_answered++;
     return nghttp2_submit_response(h2->session, s->id, nv, n, s->reply.len ? &source : NULL);
 }
@@ -157,7 +169,34 @@ static int answer(struct sl_http2 *h2, struct stream *s)
                    NULL);
     else
         h2->host.handle(h2->host.ctx, &request, response);
+    drop_request(h2, s);
     return submit(h2, s, response) ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+}
+
+static bool has_room(const struct sl_http2 *h2)
+{
+    return h2->reply_bytes < h2->host.out_bytes;
+}
+
+/* The request is whole, or refused. A client that does not take its answers must not make us hold ever more of them:
+ * its next requests wait, undecided. */
+static int on_request(struct sl_http2 *h2, struct stream *s)
+{
+    if (s->refused || (has_room(h2) && !h2->n_waiting))
+        return answer(h2, s);
+    complete(h2, s);
+    s->waiting = true;
+    h2->n_waiting++;
+    return 0;
+}
+
+/* Answers requests that wait, oldest first, as long as there is room. */
+static int answer_waiting(struct sl_http2 *h2)
+{
+    for (struct stream *s = h2->streams.next; s != &h2->streams && h2->n_waiting && has_room(h2); s = s->next)
+        if (s->waiting && answer(h2, s))
+            return SL_EINVALID;
+    return 0;
 }
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
@@ -276,7 +315,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
         return 0;
     if (frame->hd.type == NGHTTP2_HEADERS && !s->refused && !target_is_good(s))
         s->refused = 400;
-    return s->refused || frame->hd.flags & NGHTTP2_FLAG_END_STREAM ? answer(h2, s) : 0;
+    return s->refused || frame->hd.flags & NGHTTP2_FLAG_END_STREAM ? on_request(h2, s) : 0;
 }
 
 static int on_close(nghttp2_session *session, int32_t id, uint32_t error, void *ctx)
@@ -362,11 +401,12 @@ int sl_http2_fill(struct sl_http2 *h2, struct sl_buf *out, size_t limit)
         const uint8_t *data;
         ssize_t n = nghttp2_session_mem_send(h2->session, &data);
 
-        if (n < 0)
-            return SL_EINVALID;
-        if (n == 0)
+        if (n > 0)
+            sl_buf_add(out, data, (size_t)n);
+        else if (n == 0 && (!h2->n_waiting || !has_room(h2)))
             break;
-        sl_buf_add(out, data, (size_t)n);
+        else if (n < 0 || answer_waiting(h2))
+            return SL_EINVALID;
     }
     return out->failed ? SL_ENOMEM : 0;
 }

@@ -1,8 +1,9 @@
 /* HTTP/2 (RFC 9113) by nghttp2: bytes to requests, responses to bytes. No I/O. nghttp2 is spoken to from http2.c alone.
  *
  * Bounds: max_streams streams at once, header_bytes of header and body_bytes of body a stream, twice body_bytes of
- * unfinished bodies a connection; nghttp2 bounds the header block itself and the acknowledgements a flood can ask for.
- * A client that resets more streams than it lets finish is sent away. */
+ * bodies and out_bytes (and one) of answers a connection: while more answers than that are not taken, whole requests
+ * wait undecided. nghttp2 bounds the header block itself and the acknowledgements a flood can ask for. A client that
+ * resets more streams than it lets finish is sent away. */
 #ifndef SL_SERVER_HTTP2_H
 #define SL_SERVER_HTTP2_H
 
@@ -21,18 +22,19 @@ struct sl_http2_host {
     /* The Date header's value, SL_HTTP_DATE_LEN bytes. */
     const char *(*date)(void *ctx);
     struct sl_http_response *response; /* scratch, cleared before each use */
-    unsigned max_streams, header_bytes, body_bytes;
+    unsigned max_streams, header_bytes, body_bytes, out_bytes;
 };
 
 /* A session with its SETTINGS queued, or NULL: out of memory. */
 struct sl_http2 *sl_http2_new(const struct sl_http2_host *host);
 void sl_http2_free(struct sl_http2 *h2); /* accepts NULL */
 
-/* Takes bytes from the client and answers the requests that are complete. Returns 0; or a negative code: send what
+/* Takes bytes from the client and answers the requests that are complete, while there is room. Returns 0; or a negative code: send what
  * sl_http2_fill still gives, then close. */
 int sl_http2_feed(struct sl_http2 *h2, const char *data, size_t len);
 
-/* Appends frames to `out` until it holds `limit` bytes or nothing is waiting. Returns 0, or a negative code: close. */
+/* Appends frames to `out` until it holds `limit` bytes or nothing can go, and answers requests that had to wait. Returns
+ * 0, or a negative code: close. */
 int sl_http2_fill(struct sl_http2 *h2, struct sl_buf *out, size_t limit);
 
 /* True when the session has come to its end and the connection can be closed once everything is sent. */

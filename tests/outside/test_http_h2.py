@@ -41,7 +41,7 @@ class Client:
         self.c.initiate_connection()
         self.flush()
         self.answers, self.resets, self.goaway, self.closed = {}, {}, None, False
-        self.bodies = {}
+        self.bodies, self.pongs = {}, 0
 
     def flush(self):
         self.s.sendall(self.c.data_to_send())
@@ -72,6 +72,8 @@ class Client:
                 self.resets[event.stream_id] = event.error_code
             elif isinstance(event, h2.events.ConnectionTerminated):
                 self.goaway = event.error_code
+            elif isinstance(event, h2.events.PingAckReceived):
+                self.pongs += 1
         self.flush()
 
     def answer(self, stream):
@@ -125,6 +127,31 @@ def test_a_large_batch_through_flow_control(client):
         else:
             client.read()
     assert len(json.loads(client.answer(stream)[2])) == 1000
+
+
+def test_b170_answers_that_nobody_takes_hold_the_next_requests_back(start):
+    """Streams without a window: what is not taken is bounded, what waits is not decided, and all of it goes on later."""
+    daemon = start(POLICY, "--out-bytes", "16384")
+    decided = 'sluice_decisions_total{limit="all",verdict="%s",source="local",mode="enforce"}'
+    batch = json.dumps([{"key": "slow"}] * 100).encode()
+    with contextlib.closing(open_socket(daemon.http)) as s:
+        client = Client(s)
+        client.c.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        streams = [client.request("POST", "/check", batch) for _ in range(20)]
+        given_up = client.request("POST", "/check", b'{"key":"never"}')
+        client.c.reset_stream(given_up)
+        client.c.ping(b"all read")
+        client.flush()
+        while not client.pongs:
+            client.read()
+        assert daemon.metric(decided % "allowed") == 100
+        assert not daemon.metric(decided % "rejected")
+        client.c.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 20})
+        client.flush()
+        bodies = [json.loads(client.answer(stream)[2]) for stream in streams]
+        assert [verdict["remaining"] for verdict in bodies[0]] == list(range(99, -1, -1))
+        assert all(len(body) == 100 and not any(verdict["allowed"] for verdict in body) for body in bodies[1:])
+    assert daemon.metric(decided % "allowed") == 100 and daemon.metric(decided % "rejected") == 1900
 
 
 def test_limits_are_kept(start):
