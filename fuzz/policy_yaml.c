@@ -1,4 +1,5 @@
-/* Any bytes as a policy: an error with a place, or a policy that resolves, shows itself and does not differ from itself. */
+/* Any bytes as a policy: an error with a place, or a policy that resolves, shows itself and does not differ from
+ * itself. */
 #include "base/err.h"
 #include "policy/policy.h"
 #include "policy/report.h"
@@ -10,9 +11,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* libfyaml 0.7.12 forgets a buffer when a quoted scalar with several escapes is never closed, in memory that it does not
- * hand out: a failed load may lose about the scalar's length. The unit tests run without this, so a leak of ours, or a
- * parser that is not destroyed, still shows. */
+/* libfyaml 0.7.12 forgets a buffer when a quoted scalar with several escapes is never closed, in memory that it does
+ * not hand out: a failed load may lose about the scalar's length. The unit tests run without this, so a leak of ours,
+ * or a parser that is not destroyed, still shows. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {

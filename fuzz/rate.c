@@ -1,5 +1,5 @@
-/* Rates and durations: whatever the bytes, an answer; and what is accepted is in range, has a canonical text, and that text
- * means the same. */
+/* Rates and durations: whatever the bytes, an answer; and what is accepted is in range, has a canonical text, and
+ * that text means the same. */
 #include "base/err.h"
 #include "core/limits.h"
 #include "core/rate.h"

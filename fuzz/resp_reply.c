@@ -1,5 +1,6 @@
-/* What a server may send: whatever the bytes and however they are cut, replies within the bounds or an error; and what reads
- * a whole reply (the slots of a Cluster, a redirection) takes it or refuses it. The first byte says how the rest is cut. */
+/* What a server may send: whatever the bytes and however they are cut, replies within the bounds or an error; and
+ * what reads a whole reply (the slots of a Cluster, a redirection) takes it or refuses it. The first byte says how
+ * the rest is cut. */
 #include "base/err.h"
 #include "store/reply.h"
 #include "store/result.h"

@@ -1,4 +1,5 @@
-/* Any bytes as the answer of a store to a group of one bucket of each algorithm: refused, or verdicts whose figures are in range. */
+/* Any bytes as the answer of a store to a group of one bucket of each algorithm: refused, or verdicts whose figures
+ * are in range. */
 #include "store/codec.h"
 
 #include <assert.h>

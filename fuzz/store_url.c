@@ -1,5 +1,5 @@
-/* Addresses of a store: whatever the text, an address that makes sense or a sentence that says where it does not; and neither ever
- * shows the password. */
+/* Addresses of a store: whatever the text, an address that makes sense or a sentence that says where it does not; and
+ * neither ever shows the password. */
 #include "base/err.h"
 #include "store/url.h"
 

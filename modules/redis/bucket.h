@@ -1,5 +1,5 @@
-/* A bucket as the module holds it while it decides one group: strings in bucket.c, the sliding log's sorted set in log.c.
- * Everything that is written is replicated as its effect, with an absolute expiry. One thread: Redis's own. */
+/* A bucket as the module holds it while it decides one group: strings in bucket.c, the sliding log's sorted set in
+ * log.c. Everything that is written is replicated as its effect, with an absolute expiry. One thread: Redis's own. */
 #ifndef SLUICE_REDIS_BUCKET_H
 #define SLUICE_REDIS_BUCKET_H
 

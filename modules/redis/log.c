@@ -1,5 +1,5 @@
-/* The sliding log: a sorted set, score = time in us, member = tag, running total, cost (store/sluice.lua says it in full).
- * Reached by commands, not by the module interface's own sorted sets, which cannot remove a range. */
+/* The sliding log: a sorted set, score = time in us, member = tag, running total, cost (store/sluice.lua says it in
+ * full). Reached by commands, not by the module interface's own sorted sets, which cannot remove a range. */
 #include "redis/bucket.h"
 
 #include "store/bytes.h"
@@ -45,7 +45,8 @@ static bool read_entry(struct redis_reply *reply, size_t index, struct entry *e)
     return e->member[0] == SL_VALUE_TAG + SL_SLIDING_WINDOW_LOG;
 }
 
-/* The first entry of a reply with scores, which is freed: 1 and the entry, 0 when there is none, -1 when it is foreign. */
+/* The first entry of a reply with scores, which is freed: 1 and the entry, 0 when there is none, -1 when it is
+ * foreign. */
 static int first_entry(struct redis_reply *reply, struct entry *e)
 {
     int found = -1;

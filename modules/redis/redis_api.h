@@ -1,6 +1,6 @@
-/* What this module uses of Redis's module interface, version 1, declared from its documentation. Redis hands a module one
- * function, GetApi, in the first word of the context of RedisModule_OnLoad; everything else is looked up by name. A
- * server that lacks one of these (Redis before 6.2.2) is told so in its log, and the module does not load. */
+/* What this module uses of Redis's module interface, version 1, declared from its documentation. Redis hands a module
+ * one function, GetApi, in the first word of the context of RedisModule_OnLoad; everything else is looked up by name.
+ * A server that lacks one of these (Redis before 6.2.2) is told so in its log, and the module does not load. */
 #ifndef SLUICE_REDIS_API_H
 #define SLUICE_REDIS_API_H
 

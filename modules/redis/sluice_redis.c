@@ -6,8 +6,8 @@
  *                                                  (src/store/sluice.lua); both may serve one fleet at once
  *     SLUICE.WIRE                                  the wire version this module speaks
  *
- * Values stay plain strings (sorted sets for the log), so a replica, or a node without the module, survives. The arithmetic
- * is src/core, as everywhere. A malformed ask is refused whole, before anything is touched. */
+ * Values stay plain strings (sorted sets for the log), so a replica, or a node without the module, survives. The
+ * arithmetic is src/core, as everywhere. A malformed ask is refused whole, before anything is touched. */
 #include "redis/bucket.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
-/* Numbers and dates as text where printf(3) and strftime(3) are too slow, or speak the locale's language. Each writes at
- * `at` and returns the end; no NUL. */
+/* Numbers and dates as text where printf(3) and strftime(3) are too slow, or speak the locale's language. Each writes
+ * at `at` and returns the end; no NUL. */
 #ifndef SL_BASE_WRITE_H
 #define SL_BASE_WRITE_H
 

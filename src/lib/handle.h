@@ -28,8 +28,8 @@ struct policy_source {
     const char *name; /* of text; NULL: "policy" */
 };
 
-/* Compiles a policy and passes its findings on. On failure writes the first error into ret_why. Returns 0, SL_EPOLICY or
- * SL_ENOMEM. */
+/* Compiles a policy and passes its findings on. On failure writes the first error into ret_why. Returns 0, SL_EPOLICY
+ * or SL_ENOMEM. */
 int sl_lib_policy(const struct policy_source *source, struct sl_secret secret, const struct sl_alloc *alloc,
                   const struct finding_sink *sink, struct sl_policy **ret_policy, char *ret_why, size_t why_size);
 

@@ -73,7 +73,8 @@ void sl_counters_inherit(struct sl_counters *to, const struct sl_counters *from)
 void sl_counters_sum(const struct sl_counters *counters, unsigned row, struct sl_counter_row *ret_sum);
 const char *sl_counters_name(const struct sl_counters *counters, unsigned row);
 
-/* How long decisions took, and what else is counted once a decision: one of these a slot, for the limiter's whole life. */
+/* How long decisions took, and what else is counted once a decision: one of these a slot, for the limiter's whole
+ * life. */
 struct sl_pulse {
     _Alignas(64) uint64_t ticks; /* decisions, to sample one in SL_SAMPLE */
     uint64_t decided[2];         /* rejected, allowed */

@@ -23,9 +23,10 @@ void sl_limiter_free(struct sl_limiter *limiter);
 
 struct sl_table *sl_limiter_table(struct sl_limiter *limiter);
 
-/* Puts a policy in force (takes the reference); the old one goes when its last decision has ended, which this
- * call waits for (microseconds, unless a thread was preempted in the middle of one). Buckets keep their state while their limit's name and algorithm stay. Returns 0, or
- * SL_ENOMEM: then the old policy stays in force and the reference stays the caller's. */
+/* Puts a policy in force (takes the reference); the old one goes when its last decision has ended, which this call
+ * waits for (microseconds, unless a thread was preempted in the middle of one). Buckets keep their state while their
+ * limit's name and algorithm stay. Returns 0, or SL_ENOMEM: then the old policy stays in force and the reference
+ * stays the caller's. */
 int sl_limiter_set_policy(struct sl_limiter *limiter, struct sl_policy *policy);
 
 /* A reference to the policy in force; release it with sl_policy_unref. For everything but decisions. */

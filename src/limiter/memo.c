@@ -51,7 +51,8 @@ static inline uint64_t ends(const char *text, size_t len)
     return head ^ tail << 29 ^ tail >> 35;
 }
 
-/* Chooses the place. It need not be strong: who aims at a collision only slows himself down, as the bytes are compared. */
+/* Chooses the place. It need not be strong: who aims at a collision only slows himself down, as the bytes are
+ * compared. */
 static inline uint32_t hash_of(const struct texts *t, uint64_t shape)
 {
     uint64_t h = (ends(t->text[0], t->len[0]) ^ shape) * UINT64_C(0x9E3779B97F4A7C15);

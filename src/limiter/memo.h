@@ -1,11 +1,11 @@
 /* What the policy said of requests seen a moment ago, so that a hot key is validated, hashed and resolved once.
  *
- * A memo belongs to one policy and one reader slot: whoever holds the slot has it alone, and a reload starts with an empty
- * one. An answer is found by every byte of the request that decides it, so it is always the answer that resolution would
- * give; requests with labels, with long texts or with many buckets are not kept.
+ * A memo belongs to one policy and one reader slot: whoever holds the slot has it alone, and a reload starts with an
+ * empty one. An answer is found by every byte of the request that decides it, so it is always the answer that
+ * resolution would give; requests with labels, with long texts or with many buckets are not kept.
  *
- * A request must come twice in a row, as far as its place in the memo sees, before it is kept: a flood of keys that never come
- * again neither drives out the hot ones nor pays for copying. */
+ * A request must come twice in a row, as far as its place in the memo sees, before it is kept: a flood of keys that
+ * never come again neither drives out the hot ones nor pays for copying. */
 #ifndef SL_LIMITER_MEMO_H
 #define SL_LIMITER_MEMO_H
 

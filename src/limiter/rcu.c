@@ -63,7 +63,8 @@ static bool try_slot(struct sl_rcu *rcu, unsigned slot, void *snapshot)
                                        __ATOMIC_RELAXED);
 }
 
-/* The way of a thread whose slot was held: by one that was preempted inside, or by the code that a signal interrupted. */
+/* The way of a thread whose slot was held: by one that was preempted inside, or by the code that a signal
+ * interrupted. */
 static __attribute__((noinline)) unsigned claim_any(struct sl_rcu *rcu, unsigned hint, void *snapshot)
 {
     for (unsigned turn = 0;; turn++) {

@@ -5,11 +5,12 @@
  * the old one. While a slot is held nobody else holds it: whatever is kept per slot (counters) needs no atomic
  * read-modify-write.
  *
- * The wait is as long as the longest read: well under a microsecond, or until a reader that was preempted inside runs again.
+ * The wait is as long as the longest read: well under a microsecond, or until a reader that was preempted inside runs
+ * again.
  *
- * With more readers inside than slots (threads preempted while inside) the next one yields until one leaves. A reader may
- * be interrupted by a signal handler that reads too. After fork(2) in the middle of another thread's read the child can read but
- * not replace: the slot stays held there. */
+ * With more readers inside than slots (threads preempted while inside) the next one yields until one leaves. A reader
+ * may be interrupted by a signal handler that reads too. After fork(2) in the middle of another thread's read the
+ * child can read but not replace: the slot stays held there. */
 #ifndef SL_LIMITER_RCU_H
 #define SL_LIMITER_RCU_H
 
@@ -59,8 +60,8 @@ static inline void sl_rcu_leave(struct sl_rcu *rcu, unsigned slot)
     __atomic_store_n(&rcu->slots[slot].held, NULL, __ATOMIC_RELEASE);
 }
 
-/* Puts `snapshot` (not NULL) in force and returns the old one when its last reader has left. One writer at a time; not from
- * inside. */
+/* Puts `snapshot` (not NULL) in force and returns the old one when its last reader has left. One writer at a time;
+ * not from inside. */
 void *sl_rcu_swap(struct sl_rcu *rcu, void *snapshot);
 
 /* The snapshot in force, for a writer, who alone knows that it stays. */

@@ -183,9 +183,9 @@ int sl_request_check(const struct sl_policy *policy, const struct sluice_request
                      struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
                      const char **ret_why);
 
-/* For batches. True when the request's key is valid, is not named by the policy and not of type `address`; then *ret_hash
- * is its hash. Accepted requests without labels that differ in nothing but such keys resolve alike, but for the
- * fingerprints of the buckets that separate by key: sl_item_rekey turns those of one request into another's. */
+/* For batches. True when the request's key is valid, is not named by the policy and not of type `address`; then
+ * *ret_hash is its hash. Accepted requests without labels that differ in nothing but such keys resolve alike, but for
+ * the fingerprints of the buckets that separate by key: sl_item_rekey turns those of one request into another's. */
 bool sl_policy_plain_key(const struct sl_policy *policy, const struct sluice_request *request,
                          struct sl_hash128 *ret_hash);
 
@@ -198,9 +198,9 @@ static inline void sl_item_rekey(struct sl_item *item, struct sl_hash128 from, s
     }
 }
 
-/* For inspection and reset: the fingerprint of the bucket that `limit` keeps for an accepted request under this endpoint
- * and tier ("" when none, as in struct sl_resolution), whether or not the limit would win there. Returns false when it
- * separates by address and the request has none. */
+/* For inspection and reset: the fingerprint of the bucket that `limit` keeps for an accepted request under this
+ * endpoint and tier ("" when none, as in struct sl_resolution), whether or not the limit would win there. Returns
+ * false when it separates by address and the request has none. */
 bool sl_policy_bucket(const struct sl_policy *policy, const struct sl_limit *limit, unsigned rate_idx,
                       const struct sluice_request *request, const char *endpoint, const char *tier,
                       struct sl_hash128 *ret_fp);

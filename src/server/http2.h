@@ -29,12 +29,12 @@ struct sl_http2_host {
 struct sl_http2 *sl_http2_new(const struct sl_http2_host *host);
 void sl_http2_free(struct sl_http2 *h2); /* accepts NULL */
 
-/* Takes bytes from the client and answers the requests that are complete, while there is room. Returns 0; or a negative code: send what
- * sl_http2_fill still gives, then close. */
+/* Takes bytes from the client and answers the requests that are complete, while there is room. Returns 0; or a
+ * negative code: send what sl_http2_fill still gives, then close. */
 int sl_http2_feed(struct sl_http2 *h2, const char *data, size_t len);
 
-/* Appends frames to `out` until it holds `limit` bytes or nothing can go, and answers requests that had to wait. Returns
- * 0, or a negative code: close. */
+/* Appends frames to `out` until it holds `limit` bytes or nothing can go, and answers requests that had to wait.
+ * Returns 0, or a negative code: close. */
 int sl_http2_fill(struct sl_http2 *h2, struct sl_buf *out, size_t limit);
 
 /* True when the session has come to its end and the connection can be closed once everything is sent. */

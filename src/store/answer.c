@@ -95,7 +95,8 @@ int sl_answer_next(struct sl_answer *answer, const struct sl_shape *const *shape
     return 0;
 }
 
-/* A request equal to one that was rejected just before belongs to the same run: the store stopped there, and so does this. */
+/* A request equal to one that was rejected just before belongs to the same run: the store stopped there, and so does
+ * this. */
 static bool is_rejected_run(const struct sl_answer_group *group, const uint32_t *costs)
 {
     if (!group->decided || group->last_allowed)

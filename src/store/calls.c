@@ -8,7 +8,8 @@
 #define CALL_BYTES_MAX (4u << 20)
 #define CALL_BYTES_KEPT 1024u
 #define AGAIN_US UINT64_C(2000)
-/* A deadline noticed this late means that the loop stood still, not the store: what it has said meanwhile is read first. */
+/* A deadline noticed this late means that the loop stood still, not the store: what it has said meanwhile is read
+ * first. */
 #define LATE_US UINT64_C(3000)
 #define LATE_TURN_US UINT64_C(1000)
 

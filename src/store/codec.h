@@ -96,18 +96,19 @@ void sl_ask_start(struct sl_ask *ask, void *buf, size_t size);
 /* The same with the time to decide at. For tests: the caller never goes back. now_us <= SL_STORE_TIME_MAX_US. */
 void sl_ask_start_at(struct sl_ask *ask, void *buf, size_t size, uint64_t now_us);
 
-/* Opens a group of n buckets with distinct keys, 1 ... SL_GROUP_BUCKETS_MAX. Borrows the shapes until the group's last
- * request. Any shape that core has: that a log in the store has at most SL_LOG_COUNT_MAX_STORE entries is for who loads the
- * policy to see to. Returns 0, SL_EINVALID (n), or SL_EBUSY when the buffer is full; the ask is then as it was. */
+/* Opens a group of n buckets with distinct keys, 1 ... SL_GROUP_BUCKETS_MAX. Borrows the shapes until the group's
+ * last request. Any shape that core has: that a log in the store has at most SL_LOG_COUNT_MAX_STORE entries is for
+ * who loads the policy to see to. Returns 0, SL_EINVALID (n), or SL_EBUSY when the buffer is full; the ask is then as
+ * it was. */
 int sl_ask_group(struct sl_ask *ask, const struct sl_shape *const *shapes, unsigned n);
 
 /* Adds a request to the open group: one cost a bucket. Equal ones in a row take no further room. Returns 0,
  * or SL_EBUSY when the buffer or the group is full; the ask is then as it was. */
 int sl_ask_request(struct sl_ask *ask, const uint32_t *costs);
 
-/* Adds a group that gives back one charge on each of n buckets (core/state.h, sl_refund; for the log, out of the entry of
- * that instant). `charges` are the decisions that sl_answer_decide gave for one allowed request, or some of them. No
- * request may be added to it. Returns as sl_ask_group. */
+/* Adds a group that gives back one charge on each of n buckets (core/state.h, sl_refund; for the log, out of the
+ * entry of that instant). `charges` are the decisions that sl_answer_decide gave for one allowed request, or some of
+ * them. No request may be added to it. Returns as sl_ask_group. */
 int sl_ask_refund(struct sl_ask *ask, const struct sl_shape *const *shapes, const struct sl_decision *charges,
                   unsigned n);
 
@@ -166,12 +167,14 @@ int sl_answer_next(struct sl_answer *answer, const struct sl_shape *const *shape
                    struct sl_answer_group *ret_group);
 
 /* The next request of the group, in the order asked and with the costs asked. Returns 1 allowed, 0 rejected, or
- * SL_EFORMAT. The n decisions are what the store did: for each bucket whether it had room itself, and when the request
- * is rejected none of them spends (those that had room read like a peek: cost 0, `after` is `before`). Any figure of a verdict comes from sl_decision_numbers. */
+ * SL_EFORMAT. The n decisions are what the store did: for each bucket whether it had room itself, and when the
+ * request is rejected none of them spends (those that had room read like a peek: cost 0, `after` is `before`). Any
+ * figure of a verdict comes from sl_decision_numbers. */
 int sl_answer_decide(struct sl_answer_group *group, const uint32_t *costs, struct sl_decision *ret_decisions);
 
-/* Closes the group, when all its requests are decided. Returns 0, or SL_EFORMAT when the store has allowed another number of
- * them than core: then script or module and this library do not belong together, and the verdicts must not be used. */
+/* Closes the group, when all its requests are decided. Returns 0, or SL_EFORMAT when the store has allowed another
+ * number of them than core: then script or module and this library do not belong together, and the verdicts must not
+ * be used. */
 int sl_answer_end(const struct sl_answer_group *group);
 
 /* The answer to sl_ask_refund: in how many buckets something was given back. */

@@ -26,7 +26,8 @@ struct sluice_verdict check_key(struct sluice *limiter, const char *key, int64_t
 char *temporary_path(void);
 void remove_path(char *path);
 
-/* An allocator that counts what is outstanding and fails the fail_at-th allocation from now (0: never), and all after. */
+/* An allocator that counts what is outstanding and fails the fail_at-th allocation from now (0: never), and all
+ * after. */
 struct allocator {
     int64_t outstanding;
     uint64_t calls;

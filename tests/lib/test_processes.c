@@ -34,7 +34,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* In a child: opens the file, fires from all threads, and tells how many were admitted; UINT_MAX when something failed. */
+/* In a child: opens the file, fires from all threads, and tells how many were admitted; UINT_MAX when something
+ * failed. */
 static unsigned fire(const struct sluice_options *options, int start)
 {
     struct worker workers[THREADS] = {{.limiter = NULL}};

@@ -19,8 +19,8 @@ struct kit {
     struct sl_limiter *limiter;
 };
 
-/* Opens a limiter of 10,000 keys whose policy is "version: 1\n" and `yaml`, at T0_US. Fails the test with the findings when
- * the policy is wrong. */
+/* Opens a limiter of 10,000 keys whose policy is "version: 1\n" and `yaml`, at T0_US. Fails the test with the
+ * findings when the policy is wrong. */
 void kit_open(struct kit *kit, const char *yaml);
 void kit_close(struct kit *kit);
 

@@ -39,8 +39,8 @@ static void b19_a_blocked_key_answers_alike_for_ever(void **state)
     kit_close(&k);
 }
 
-/* A refused request moved the bucket. Every algorithm: drained at 0, a hundred refusals, and what time has given back is still
- * there. */
+/* A refused request moved the bucket. Every algorithm: drained at 0, a hundred refusals, and what time has given back
+ * is still there. */
 static void b22_refusals_change_nothing(void **state)
 {
     static const char *const algorithms[] = {"token_bucket", "leaky_bucket", "fixed_window", "sliding_window_log",
@@ -144,7 +144,8 @@ static void b69_key_types_are_apart(void **state)
     kit_close(&k);
 }
 
-/* The same policy counted once per route here and once per key there: a bucket is of the limit, not of where it is asked. */
+/* The same policy counted once per route here and once per key there: a bucket is of the limit, not of where it is
+ * asked. */
 static void b74_one_limit_is_one_bucket_whatever_the_endpoint(void **state)
 {
     struct kit k;

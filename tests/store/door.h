@@ -25,8 +25,8 @@ struct subject {
 
 struct subject subject_of(const char *key, const struct sl_shape *shape);
 
-/* One request, alone; fails the test on anything but a verdict. now_us 0: by the store's own clock. The decisions' now_us says when
- * it was decided. */
+/* One request, alone; fails the test on anything but a verdict. now_us 0: by the store's own clock. The decisions'
+ * now_us says when it was decided. */
 bool door_decide(redisContext *c, enum door door, const struct subject *s, uint64_t now_us, const uint32_t *costs,
                  struct sl_decision *ret_decisions);
 

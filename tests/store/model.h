@@ -1,5 +1,5 @@
-/* What the store must do, told plainly by core: the oracle of the differential test. A group is begun, its requests are decided one by
- * one, and it is ended, as script and module do it in one call. */
+/* What the store must do, told plainly by core: the oracle of the differential test. A group is begun, its requests
+ * are decided one by one, and it is ended, as script and module do it in one call. */
 #ifndef TESTS_STORE_MODEL_H
 #define TESTS_STORE_MODEL_H
 

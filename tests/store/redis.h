@@ -1,5 +1,5 @@
-/* A real redis-server of a test's own: in a folder of its own under /tmp, on a UNIX socket (and a free port, for a replica's sake),
- * stopped by its process id at the end, and by the kernel when the test dies. */
+/* A real redis-server of a test's own: in a folder of its own under /tmp, on a UNIX socket (and a free port, for a
+ * replica's sake), stopped by its process id at the end, and by the kernel when the test dies. */
 #ifndef TESTS_STORE_REDIS_H
 #define TESTS_STORE_REDIS_H
 
@@ -13,8 +13,8 @@ struct redis {
     redisContext *c;
 };
 
-/* Starts one with the module loaded; `options` are further words of the command line, NULL-terminated, or NULL. Fails the test
- * when it does not answer within 20 s. */
+/* Starts one with the module loaded; `options` are further words of the command line, NULL-terminated, or NULL. Fails
+ * the test when it does not answer within 20 s. */
 struct redis redis_start(const char *const *options);
 /* One without the module. */
 struct redis redis_start_bare(const char *const *options);

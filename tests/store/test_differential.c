@@ -1,6 +1,7 @@
-/* Script against module against core, on random sequences over the whole range of shapes: single requests, merged lists, several
- * groups in one ask, peeks, refunds, reloads, clocks that go back, states that somebody else wrote. Three sets of keys are led the same
- * way: one through the script, one through the module, one through both in turn; after every step all three hold the same bytes. */
+/* Script against module against core, on random sequences over the whole range of shapes: single requests, merged
+ * lists, several groups in one ask, peeks, refunds, reloads, clocks that go back, states that somebody else wrote.
+ * Three sets of keys are led the same way: one through the script, one through the module, one through both in turn;
+ * after every step all three hold the same bytes. */
 #include "door.h"
 #include "model.h"
 #include "redis.h"

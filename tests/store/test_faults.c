@@ -261,7 +261,8 @@ static void test_b55_release_drops_the_ttl_on_one_algorithm(void **state)
     }
 }
 
-/* The store forgot the script: an error with its own name that charged nothing, so that sending it all again is safe. */
+/* The store forgot the script: an error with its own name that charged nothing, so that
+ * sending it all again is safe. */
 static void test_b112_noscript_after_a_restart(void **state)
 {
     struct sl_shape shape = world_shape(SL_TOKEN_BUCKET, "2/h", 0);
@@ -337,7 +338,8 @@ static void test_b122_fraction_lost_when_lua_returns_a_number(void **state)
     }
 }
 
-/* Times and totals near 2^53 keep their last digit: the latest clock with the longest debt, and a log whose running total wraps. */
+/* Times and totals near 2^53 keep their last digit: the latest clock with the longest debt, and a log whose running
+ * total wraps. */
 static void test_b123_counters_above_2_53_lose_digits(void **state)
 {
     const uint64_t late = SL_STORE_TIME_MAX_US;
@@ -399,7 +401,8 @@ static void test_b124_redis_full(void **state)
     }
 }
 
-/* Another limiter's data under our key: an error, whatever it is, and not one byte of it or of the other buckets changes. */
+/* Another limiter's data under our key: an error, whatever it is, and not one byte of it or of the other buckets
+ * changes. */
 static void foreign_values_are_errors_and_stay_untouched(void **state)
 {
     static const char *const commands[] = {

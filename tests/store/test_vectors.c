@@ -1,4 +1,5 @@
-/* Every case of tests/data/vectors.jsonl through script and module in a real redis-server, every field of every step. */
+/* Every case of tests/data/vectors.jsonl through script and module in a real redis-server, every field of every
+ * step. */
 #include "door.h"
 #include "redis.h"
 
