@@ -17,8 +17,8 @@ enum subject {
     FLOOR,      /* hash, clock and one compare-and-swap on a flat array, one hot slot */
     HOT,        /* a hot key, allowed */
     REJECTED,   /* the same, rejected */
-    FEW,        /* 10 limits */
-    MANY,       /* 10,000 limits */
+    FEW,        /* 10 limits, keys in turn */
+    MANY,       /* 10,000 limits, the same keys */
     WIDE_FLOOR, /* the floor over as many slots as keys, in batches with prefetch */
     WIDE,       /* batches of 16 over all keys */
     SUBJECTS,
@@ -28,6 +28,14 @@ enum subject {
 struct hot {
     struct sl_limiter *limiter;
     struct sluice_request request;
+};
+
+/* Keys in turn, each seen again only after all the others: more than a limiter remembers the resolution of, so that every
+ * decision resolves anew, and few enough for their buckets to stay in the processor's cache. */
+#define TURN_KEYS 512u
+struct turns {
+    struct hot hot;
+    char keys[TURN_KEYS][KEY_LEN];
 };
 
 /* A stream of keys at random, made beforehand, so that what is timed is deciding and not the making of keys. */
@@ -72,6 +80,19 @@ static void run_hot(void *ctx, uint64_t n)
 
     for (uint64_t i = 0; i < n; i++) {
         sl_limiter_check(hot->limiter, &hot->request, &verdict, NULL, NULL, NULL);
+        bench_keep((uint64_t)verdict.remaining);
+    }
+}
+
+static void run_turns(void *ctx, uint64_t n)
+{
+    struct turns *turns = ctx;
+    struct sluice_request request = turns->hot.request;
+    struct sluice_verdict verdict;
+
+    for (uint64_t i = 0; i < n; i++) {
+        request.key = turns->keys[i % TURN_KEYS];
+        sl_limiter_check(turns->hot.limiter, &request, &verdict, NULL, NULL, NULL);
         bench_keep((uint64_t)verdict.remaining);
     }
 }
@@ -208,6 +229,13 @@ static bool open_hot(struct hot *hot, unsigned n_limits, const char *rate)
     return hot->limiter != NULL;
 }
 
+static bool open_turns(struct turns *turns, unsigned n_limits, const char *rate)
+{
+    for (unsigned i = 0; i < TURN_KEYS; i++)
+        make_key(turns->keys[i], i);
+    return open_hot(&turns->hot, n_limits, rate);
+}
+
 static bool open_wide(struct wide *wide, unsigned n_limits, uint64_t n_keys)
 {
     /* A token takes 86 s to come back, so every bucket stays in use; a burst that no run exhausts. */
@@ -263,16 +291,20 @@ static int report(const struct core_values *values, const struct bench_subject *
 static int run(const struct cli_call *call)
 {
     const struct core_values *values = (const struct core_values *)call->values;
-    struct hot hot = {0}, rejected = {0}, few = {0}, many = {0};
+    struct hot hot = {0}, rejected = {0};
+    struct turns few = {0}, many = {0};
     struct flat flat = {0}, wide_flat = {0};
     struct wide wide = {0};
     struct bench_subject subjects[SUBJECTS] = {
         [FLOOR] = {"floor", "floor: SipHash, clock, one 16-byte compare-and-swap on one slot", run_floor, &flat, {0}},
         [HOT] = {"hot", "hot key, allowed, clock included, 100-limit policy", run_hot, &hot, {0}},
         [REJECTED] = {"rejected", "hot key, rejected", run_hot, &rejected, {0}},
-        [FEW] = {"tenLimits", "hot key, 10-limit policy", run_hot, &few, {0}},
-        [MANY] =
-            {"tenThousandLimits", "hot key, 10,000-limit policy (100 by endpoint, 9,899 by key)", run_hot, &many, {0}},
+        [FEW] = {"tenLimits", "512 keys in turn, nothing remembered, 10-limit policy", run_turns, &few, {0}},
+        [MANY] = {"tenThousandLimits",
+                  "the same keys, 10,000-limit policy (100 by endpoint, 9,899 by key)",
+                  run_turns,
+                  &many,
+                  {0}},
         [WIDE_FLOOR] = {"batchFloor",
                         "floor of a batch: the same over as many slots as keys, prefetched",
                         run_wide_floor,
@@ -283,7 +315,7 @@ static int run(const struct cli_call *call)
     int status = CLI_USAGE;
 
     if (open_flat(&flat, 1024) && open_flat(&wide_flat, values->keys) && open_hot(&hot, 100, PLENTY) &&
-        open_hot(&rejected, 100, "1/d") && open_hot(&few, 10, PLENTY) && open_hot(&many, 10000, PLENTY) &&
+        open_hot(&rejected, 100, "1/d") && open_turns(&few, 10, PLENTY) && open_turns(&many, 10000, PLENTY) &&
         open_wide(&wide, 100, values->keys)) {
         bench_alternate(subjects, SUBJECTS, (unsigned)values->rounds, (unsigned)values->ms);
         status = report(values, subjects, &wide);
@@ -292,8 +324,8 @@ static int run(const struct cli_call *call)
     }
     sl_limiter_free(hot.limiter);
     sl_limiter_free(rejected.limiter);
-    sl_limiter_free(few.limiter);
-    sl_limiter_free(many.limiter);
+    sl_limiter_free(few.hot.limiter);
+    sl_limiter_free(many.hot.limiter);
     sl_limiter_free(wide.limiter);
     free(wide.stream.keys);
     close_flat(&flat);
