@@ -10,8 +10,8 @@ enum {
     EXTENSION,    /* until CR */
     SIZE_LF,      /* LF of the size's line */
     DATA,         /* `left` bytes */
-    DATA_CR,      /* CR LF behind them */
-    DATA_LF,      /*  */
+    DATA_CR,      /* CR behind them */
+    DATA_LF,      /* LF behind them */
     TRAILER,      /* the first byte of a trailer line */
     TRAILER_LINE, /* until CR */
     TRAILER_LF,   /* LF of a trailer line */
