@@ -92,18 +92,21 @@ struct sl_slice sl_http_find(const struct sl_http_request *request, const char *
 
 void sl_http_split_target(struct sl_slice target, struct sl_slice *ret_path, struct sl_slice *ret_query)
 {
-    const char *at = target.text, *end = at + target.len, *mark;
+    const char *at = target.text, *end = at + target.len, *mark, *scheme;
 
-    if (target.len && at[0] != '/' && (mark = memmem(at, target.len, "://", 3))) {
-        const char *slash = memchr(mark + 3, '/', (size_t)(end - mark - 3));
-
-        at = slash ? slash : end;
-    }
-    if ((mark = memchr(at, '#', (size_t)(end - at))))
+    if ((mark = memchr(at, '#', target.len)))
         end = mark;
     mark = memchr(at, '?', (size_t)(end - at));
     *ret_query = mark ? (struct sl_slice){mark + 1, (size_t)(end - mark - 1)} : (struct sl_slice){NULL, 0};
-    *ret_path = (struct sl_slice){at, (size_t)((mark ? mark : end) - at)};
+    if (mark)
+        end = mark;
+    /* The authority ends at the query too: `http://host?/check` asks for no path at all. */
+    if (at < end && at[0] != '/' && (scheme = memmem(at, (size_t)(end - at), "://", 3))) {
+        const char *slash = memchr(scheme + 3, '/', (size_t)(end - scheme - 3));
+
+        at = slash ? slash : end;
+    }
+    *ret_path = (struct sl_slice){at, (size_t)(end - at)};
 }
 
 static int hex_digit(char c)

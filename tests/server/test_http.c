@@ -12,11 +12,19 @@
 static const struct {
     const char *target, *path, *query; /* query NULL: none */
 } targets[] = {
-    {"/", "/", NULL},        {"/a/b?x=1&y", "/a/b", "x=1&y"},
-    {"/a?", "/a", ""},       {"/a#f?x", "/a", NULL},
-    {"http://h", "", NULL},  {"http://h/p?q#f", "/p", "q"},
-    {"*", "*", NULL},        {"", "", NULL},
-    {"/a?b?c", "/a", "b?c"}, {"/x?u=http://h/p", "/x", "u=http://h/p"},
+    {"/", "/", NULL},
+    {"/a/b?x=1&y", "/a/b", "x=1&y"},
+    {"/a?", "/a", ""},
+    {"/a#f?x", "/a", NULL},
+    {"http://h", "", NULL},
+    {"http://h/p?q#f", "/p", "q"},
+    {"*", "*", NULL},
+    {"", "", NULL},
+    {"/a?b?c", "/a", "b?c"},
+    {"/x?u=http://h/p", "/x", "u=http://h/p"},
+    {"http://h?/check", "", "/check"},
+    {"http://h#/check", "", NULL},
+    {"a?u=http://h/check", "a", "u=http://h/check"},
 };
 
 static void targets_are_split(void **state)
