@@ -95,8 +95,6 @@ enum sl_chunked_result sl_chunked_read(struct sl_chunked *c, const struct sl_chu
         if (c->state == DATA) {
             size_t n = len - i < c->left ? len - i : c->left;
 
-            if (n > limits->body_bytes - *body_len)
-                return SL_CHUNKED_BODY_LONG;
             memmove(body + *body_len, data + i, n);
             *body_len += (uint32_t)n;
             c->left -= (uint32_t)n;
@@ -110,6 +108,8 @@ enum sl_chunked_result sl_chunked_read(struct sl_chunked *c, const struct sl_chu
             return SL_CHUNKED_BAD;
         } else if (c->extra > limits->extra_bytes) {
             return SL_CHUNKED_LINE_LONG;
+        } else if (c->state == DATA && c->left > limits->body_bytes - *body_len) {
+            return SL_CHUNKED_BODY_LONG; /* as announced: nobody has to send it first */
         }
     }
     return SL_CHUNKED_MORE;

@@ -203,6 +203,7 @@ static void sizes_are_bounded(void **state)
     snprintf(bytes, sizeof bytes,
              "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n40\r\n%064d\r\n1\r\nx\r\n", 0);
     expect_bad(bytes, "bad 413\n");
+    expect_bad("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n41\r\n", "bad 413\n"); /* announced */
     snprintf(bytes, sizeof bytes, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1;%01100d\r\nx\r\n", 0);
     expect_bad(bytes, "bad 431\n");
     snprintf(bytes, sizeof bytes, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\nX: %01100d\r\n",
