@@ -108,20 +108,26 @@ static int read_label(struct bucket_query *q, struct sl_slice name, struct sl_sl
     return 0;
 }
 
+/* One that stands twice is malformed: which of two buckets a reset is meant for is not to be guessed. */
+static int decode_once(struct bucket_query *q, struct sl_slice raw, const char **ret_text, size_t *ret_len)
+{
+    return *ret_text ? SL_EINVALID : decode(q, raw, ret_text, ret_len);
+}
+
 static int read_parameter(struct bucket_query *q, struct sl_slice name, struct sl_slice value)
 {
     struct sluice_request *r = &q->request;
 
     if (is_named(name, "key"))
-        return decode(q, value, &r->key, &r->key_len);
+        return decode_once(q, value, &r->key, &r->key_len);
     if (is_named(name, "keyType"))
-        return decode(q, value, &r->key_type, &r->key_type_len);
+        return decode_once(q, value, &r->key_type, &r->key_type_len);
     if (is_named(name, "scope"))
-        return decode(q, value, &r->scope, &r->scope_len);
+        return decode_once(q, value, &r->scope, &r->scope_len);
     if (is_named(name, "tier"))
-        return decode(q, value, &r->tier, &r->tier_len);
+        return decode_once(q, value, &r->tier, &r->tier_len);
     if (is_named(name, "address"))
-        return decode(q, value, &r->address, &r->address_len);
+        return decode_once(q, value, &r->address, &r->address_len);
     if (name.len > 6 && !memcmp(name.text, "label.", 6))
         return read_label(q, name, value);
     return SL_ENOTFOUND;
@@ -140,7 +146,7 @@ static int read_query(struct sl_slice query, struct bucket_query *q, struct sl_h
             return refuse(response, "Unknown parameter; known are key, keyType, scope, tier, address and label.NAME.",
                           NULL);
         if (e)
-            return refuse(response, "A parameter is malformed or too long.", NULL);
+            return refuse(response, "A parameter is malformed, too long, or given twice.", NULL);
     }
     return q->request.key ? 0 : refuse(response, "The parameter `key` is missing.", "key");
 }

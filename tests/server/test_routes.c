@@ -218,6 +218,10 @@ static void buckets_are_shown_and_reset(void **state)
     expect_problem(&d, 400, NULL);
     door_ask_admin(&d, "GET /v1/buckets?key=a&nope=1");
     expect_problem(&d, 400, NULL);
+    door_ask_admin(&d, "DELETE /v1/buckets?key=a&key=b");
+    expect_problem(&d, 400, NULL);
+    door_ask_admin(&d, "DELETE /v1/buckets?key=a&tier=&tier=free");
+    expect_problem(&d, 400, NULL);
     door_ask_admin(&d, "GET /v1/buckets?key=zz&keyType=address");
     expect_problem(&d, 400, "key");
     door_close(&d);
