@@ -52,6 +52,7 @@ uint64_t sl_conn_idle_ms(const struct sl_conn *conn)
 static uint64_t deadline_of(const struct sl_conn *conn)
 {
     const struct sl_server_limits *limits = conn->worker->limits;
+    uint64_t at = sl_worker_now(conn->worker) + limits->idle_timeout_ms;
 
     if (conn->state == SL_CONN_LINGER)
         return conn->progress_ms + LINGER_MS;
@@ -60,9 +61,10 @@ static uint64_t deadline_of(const struct sl_conn *conn)
     if (conn->tls && !sl_tls_ready(conn->tls))
         return conn->begun_ms + limits->header_timeout_ms;
     if (conn->partial)
-        return conn->begun_ms +
-               (conn->h2 || conn->h1.head_done ? limits->request_timeout_ms : limits->header_timeout_ms);
-    return sl_worker_now(conn->worker) + limits->idle_timeout_ms;
+        at = conn->begun_ms + (conn->h2 || conn->h1.head_done ? limits->request_timeout_ms : limits->header_timeout_ms);
+    if (conn->h2 && sl_http2_n_untaken(conn->h2) && conn->taken_ms + limits->write_timeout_ms < at)
+        at = conn->taken_ms + limits->write_timeout_ms;
+    return at;
 }
 
 /* Polls for what can go on: writing while an answer waits, else reading. */

@@ -33,6 +33,8 @@ struct sl_conn {
     bool goaway;          /* HTTP/2: told to go */
     uint64_t begun_ms;    /* partial: when; else when the connection was made */
     uint64_t progress_ms; /* when a byte of an answer was last taken */
+    uint64_t taken_ms;    /* HTTP/2: when the client's window last let a byte of an answer through, or none waited */
+    uint64_t n_taken;     /* HTTP/2: such bytes so far */
     struct sl_wheel_node timer;
     struct sl_buf in;  /* a partial request, or pipelined ones that wait */
     struct sl_buf out; /* bytes as they go on the wire, waiting to be sent */

@@ -135,6 +135,17 @@ static bool begin_http2(struct sl_conn *conn)
     return conn->h2 != NULL;
 }
 
+/* Answers that wait for the client's window are given up when it lets nothing through for too long; that it sends other
+ * frames meanwhile does not count. */
+static void note_taken(struct sl_conn *conn)
+{
+    uint64_t n = sl_http2_n_taken(conn->h2);
+
+    if (n != conn->n_taken || !sl_http2_n_untaken(conn->h2))
+        conn->taken_ms = sl_worker_now(conn->worker);
+    conn->n_taken = n;
+}
+
 /* Moves frames to the worker's buffer and sends them, until nothing waits or the socket is full. Returns false when the
  * connection was closed. */
 static bool pump_http2(struct sl_conn *conn)
@@ -149,6 +160,7 @@ static bool pump_http2(struct sl_conn *conn)
         if (!sl_conn_flush(conn))
             return false;
     } while (!conn->out.len && !conn->closing);
+    note_taken(conn);
     if (sl_http2_is_done(conn->h2))
         conn->closing = true;
     return true;

@@ -37,6 +37,8 @@ struct sl_http2 {
     uint64_t n_answered, n_resets;
     size_t body_bytes;  /* in bodies of requests that are not answered */
     size_t reply_bytes; /* in answers of open streams */
+    size_t n_untaken;   /* the part of them that is in no frame yet */
+    uint64_t n_taken;
 };
 
 static struct stream *stream_new(struct sl_http2 *h2, int32_t id)
@@ -84,6 +86,7 @@ static void stream_free(struct sl_http2 *h2, struct stream *s)
     s->prev->next = s->next;
     h2->n_streams--;
     h2->reply_bytes -= s->reply.len;
+    h2->n_untaken -= s->reply.len - s->reply_sent;
     sl_buf_fini(&s->reply);
     free(s);
 }
@@ -92,17 +95,19 @@ static ssize_t on_reply_read(nghttp2_session *session, int32_t id, uint8_t *buf,
                              nghttp2_data_source *source, void *ctx)
 {
     struct stream *s = source->ptr;
+    struct sl_http2 *h2 = ctx;
     size_t n = s->reply.len - s->reply_sent;
 
     (void)session;
     (void)id;
-    (void)ctx;
     if (n > size)
         n = size;
     else
         *flags |= NGHTTP2_DATA_FLAG_EOF;
     memcpy(buf, s->reply.data + s->reply_sent, n);
     s->reply_sent += n;
+    h2->n_untaken -= n;
+    h2->n_taken += n;
     return (ssize_t)n;
 }
 
@@ -141,6 +146,7 @@ static int submit(struct sl_http2 *h2, struct stream *s, const struct sl_http_re
     if (s->reply.failed)
         return NGHTTP2_ERR_NOMEM;
     h2->reply_bytes += s->reply.len;
+    h2->n_untaken += s->reply.len;
     h2->n_answered++;
     return nghttp2_submit_response(h2->session, s->id, nv, n, s->reply.len ? &source : NULL);
 }
@@ -429,6 +435,16 @@ unsigned sl_http2_n_incomplete(const struct sl_http2 *h2)
 uint64_t sl_http2_n_answered(const struct sl_http2 *h2)
 {
     return h2->n_answered;
+}
+
+size_t sl_http2_n_untaken(const struct sl_http2 *h2)
+{
+    return h2->n_untaken;
+}
+
+uint64_t sl_http2_n_taken(const struct sl_http2 *h2)
+{
+    return h2->n_taken;
 }
 
 void sl_http2_goaway(struct sl_http2 *h2, bool final)

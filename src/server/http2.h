@@ -43,6 +43,8 @@ bool sl_http2_is_done(struct sl_http2 *h2);
 unsigned sl_http2_n_streams(const struct sl_http2 *h2);    /* open streams */
 unsigned sl_http2_n_incomplete(const struct sl_http2 *h2); /* streams whose request has not arrived whole */
 uint64_t sl_http2_n_answered(const struct sl_http2 *h2);   /* requests answered since the start */
+size_t sl_http2_n_untaken(const struct sl_http2 *h2);      /* bytes of answers that wait for the client's window */
+uint64_t sl_http2_n_taken(const struct sl_http2 *h2);      /* bytes of answers put into frames since the start */
 
 /* Asks the client to open no further stream; `final`: those it has opened since are not served either, and the session
  * is done when the open ones are. */

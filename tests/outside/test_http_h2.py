@@ -5,6 +5,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 
 import h2.config
 import h2.connection
@@ -14,7 +15,7 @@ import h2.settings
 import httpx
 import pytest
 
-from conftest import call, eventually
+from conftest import DEADLINE_S, call, eventually
 from http_util import make_certificate, open_socket, post, raw, read_all
 
 POLICY = """version: 1
@@ -242,6 +243,23 @@ def test_slow_streams_are_ended(start):
         while not client.closed:
             client.read()
         assert client.goaway is not None
+
+
+def test_b170_answers_that_nobody_takes_are_cut(start):
+    """Answers that find no window end with the connection after --write-timeout, however busy the client is otherwise."""
+    daemon = start(POLICY, "--write-timeout", "300ms")
+    with contextlib.closing(open_socket(daemon.http)) as s:
+        client = Client(s)
+        client.c.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        client.request("POST", "/check", b'{"key":"k"}')
+        end = time.monotonic() + DEADLINE_S
+        with contextlib.suppress(ConnectionError, h2.exceptions.ProtocolError):
+            while not client.closed:
+                assert time.monotonic() < end, "held for as long as the client pings"
+                client.c.ping(b"pingpong")
+                client.flush()
+                client.read()
+    assert daemon.metric("sluice_http_timeouts_total") >= 1
 
 
 def test_idle_connections_get_a_goaway(start):
