@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BAR_CELLS 30
@@ -123,11 +124,36 @@ static int run_with(const struct cli_call *call, const struct sl_replay_options 
     return status;
 }
 
+static bool is_file(const char *path, const struct stat *file)
+{
+    struct stat st;
+
+    return path && (strcmp(path, "-") == 0 ? fstat(STDIN_FILENO, &st) : stat(path, &st)) == 0 &&
+           st.st_dev == file->st_dev && st.st_ino == file->st_ino;
+}
+
+/* The file among what is read that `path` is too, by whatever name: writing would empty it first. NULL: none. */
+static const char *find_input(const struct cli_call *call, const char *path)
+{
+    const struct replay_values *values = (const struct replay_values *)call->values;
+    struct stat file;
+
+    if (stat(path, &file) || !S_ISREG(file.st_mode))
+        return NULL;
+    for (size_t i = 0; i < call->n_words; i++)
+        if (is_file(call->words[i], &file))
+            return call->words[i];
+    return is_file(values->policy, &file) ? values->policy : is_file(values->compare, &file) ? values->compare : NULL;
+}
+
 /* Opens what is written to, runs, and makes sure it was written. */
 static int run_to_file(const struct cli_call *call, struct sl_replay_options *options, const char *path)
 {
+    const char *input = find_input(call, path);
     int status;
 
+    if (input)
+        return cli_fail(CLI_USAGE, "--verdicts %s would overwrite %s, which is read", path, input);
     options->verdicts = fopen(path, "w");
     if (!options->verdicts)
         return cli_fail(CLI_USAGE, "cannot write %s: %s", path, strerror(errno));

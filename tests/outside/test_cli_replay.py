@@ -63,6 +63,17 @@ def test_what_is_missing_or_broken_is_told_of(sluice, policy_file, tmp_path):
     assert run.returncode == 1 and "policy.yaml:2:" in run.stderr
 
 
+def test_verdicts_never_overwrite_what_is_read(sluice, policy_file, tmp_path):
+    log, policy = tmp_path / "access.log", policy_file(POLICY)
+    text = open(LOG).read()
+    log.write_text(text)
+    (tmp_path / "link").symlink_to(log)
+    for name in (str(log), str(tmp_path / "link"), policy):
+        run = sluice("replay", "--policy", policy, "--verdicts", name, str(log))
+        assert run.returncode == 2 and f"--verdicts {name} would overwrite" in run.stderr and run.stdout == ""
+    assert log.read_text() == text and open(policy).read() == POLICY
+
+
 def test_malformed_lines_are_counted_and_shown_and_never_fatal(sluice, policy_file):
     run = sluice("replay", "--policy", policy_file(POLICY), "--json", "-", stdin="this is no log line\n")
     summary = json.loads(run.stdout)
