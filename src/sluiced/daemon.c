@@ -334,6 +334,7 @@ int sl_daemon_run(const struct sl_config *config, const struct sl_options *optio
     if (!config->policy)
         return fail("no policy: give --policy FILE");
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file beyond the limit of file sizes is an error that is told of */
     raise_file_limit();
     if (uv_loop_init(&daemon.loop))
         return fail(sl_err_text(SL_ENOMEM));

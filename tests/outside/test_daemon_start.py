@@ -1,5 +1,6 @@
 """What keeps sluiced from starting is one line on standard error and exit status 2, and leaves nothing behind."""
 import os
+import resource
 import signal
 import socket
 import stat
@@ -9,10 +10,10 @@ import pytest
 from conftest import POLICY, SLUICED, call, clean_environment, connect
 
 
-def fail(*flags, env=None):
+def fail(*flags, env=None, preexec_fn=None):
     """Runs sluiced, which must not start; returns its one line."""
     run = subprocess.run([SLUICED, *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
-                         env=clean_environment(**(env or {})))
+                         env=clean_environment(**(env or {})), preexec_fn=preexec_fn)
     assert run.returncode == 2, (run.returncode, run.stderr)
     assert run.stdout == ""
     lines = run.stderr.splitlines()
@@ -81,6 +82,7 @@ def test_options_that_are_wrong_are_named(policy_file, tmp_path):
     policy = ("--policy", policy_file())
     assert fail(*policy, "--workres", "2") == "no option --workres; did you mean --workers?"
     assert fail(*policy, "--workers", "many").startswith("--workers: `many`: must be a whole number")
+    assert fail(*policy, "--table-keys", "4294967295").startswith("--table-keys: `4294967295`: must be a whole number from 1000 to")
     assert fail(*policy, "extra") == "`extra` is no option; --help lists them"
     assert "embedded store" in fail(*policy, "--store", "redis://127.0.0.1:6379")
     assert "--tls-key is missing" in fail(*policy, "--tls-cert", "x.pem")
@@ -122,6 +124,14 @@ def test_a_foreign_table_file_is_refused_and_left_alone(policy_file, tmp_path):
     table.write_bytes(b"something else entirely" * 1000)
     assert str(table) in fail("--policy", policy_file(), "--table", str(table), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
     assert table.read_bytes() == b"something else entirely" * 1000
+
+
+def test_a_table_beyond_the_limit_of_file_sizes_is_one_line(start, policy_file, tmp_path):
+    table, policy = str(tmp_path / "table"), policy_file()
+    why = fail("--policy", policy, "--table", table, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000)))
+    assert table in why and os.path.getsize(table) == 0
+    assert start(policy, "--table", table, "--table-keys", "1000").remaining("acct") == 100  # what is left of it does no harm
 
 
 def test_b182_a_stale_unix_socket_is_taken_over_and_a_live_one_is_not(start, policy_file, tmp_path):
