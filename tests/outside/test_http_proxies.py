@@ -2,6 +2,7 @@
 behind it, and what a client forges changes nothing."""
 import contextlib
 import http.server
+import os
 import shutil
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import call
+from conftest import TOP, call
 
 POLICY = """version: 1
 identity: {order: [api_key, address], headers: {api_key: X-Api-Key}, trusted_proxies: [127.0.0.0/8]}
@@ -96,7 +97,14 @@ def expect_limits(address, denied=429):
 
 
 def test_nginx_auth_request(start, origin, tmp_path):
+    """deploy/nginx.conf as it stands, apart from its addresses."""
     nginx, port, daemon = program("nginx"), free_port(), start(POLICY)
+    with open(os.path.join(TOP, "deploy/nginx.conf"), encoding="utf-8") as f:
+        server = f.read()
+    for there, here in (("server 127.0.0.1:8080;", f"server {daemon.http};"), ("listen 80;", f"listen 127.0.0.1:{port};"),
+                        ("http://127.0.0.1:3000;", f"http://{origin};")):
+        assert server.count(there) == 1
+        server = server.replace(there, here)
     conf = tmp_path / "nginx.conf"
     conf.write_text(f"""
 worker_processes 1; daemon off; master_process off; pid {tmp_path}/pid; error_log {tmp_path}/error.log;
@@ -104,29 +112,14 @@ events {{ worker_connections 64; }}
 http {{
   access_log off; client_body_temp_path {tmp_path}/b; proxy_temp_path {tmp_path}/p; fastcgi_temp_path {tmp_path}/f;
   uwsgi_temp_path {tmp_path}/u; scgi_temp_path {tmp_path}/s;
-  upstream sluice {{ server {daemon.http}; keepalive 8; }}
-  server {{
-    listen 127.0.0.1:{port};
-    merge_slashes off;
-    location / {{
-      auth_request /_sluice;
-      auth_request_set $retry $upstream_http_retry_after;
-      error_page 403 =429 /_limited;
-      proxy_pass http://{origin};
-    }}
-    location = /_limited {{ internal; add_header Retry-After $retry always; return 429 "limited"; }}
-    location = /_sluice {{
-      internal; proxy_pass http://sluice/auth?deny=403; proxy_pass_request_body off;
-      proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Content-Length "";
-      proxy_set_header X-Forwarded-Method $request_method; proxy_set_header X-Forwarded-Uri $request_uri;
-      proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Original-URI ""; proxy_set_header X-Original-Method "";
-    }}
-  }}
+{server}
 }}
 """)
     with proxy([nginx, "-p", str(tmp_path), "-c", str(conf)], port) as address:
         headers = expect_limits(address)
-        assert int(headers["retry-after"]) > 3000
+        assert int(headers["retry-after"]) > 3000 and headers["ratelimit-limit"] == "1"
+        status, headers, _ = call(address, "GET", "/", headers={"X-Api-Key": "another"})
+        assert status == 200 and headers["ratelimit-remaining"] == "2"
 
 
 def test_caddy_forward_auth(start, origin, tmp_path):
