@@ -143,12 +143,14 @@ static int run_reset(const struct cli_call *call)
 {
     int status = CLI_DONE;
     json_t *answer = ask(call, "DELETE", &status);
+    json_int_t n;
 
     if (!answer)
         return status;
     if (call->values->json)
         return cli_print_json(answer, CLI_DONE);
-    printf("%lld buckets are whole again\n", (long long)json_integer_value(json_object_get(answer, "reset")));
+    n = json_integer_value(json_object_get(answer, "reset"));
+    printf("%lld %s whole again\n", (long long)n, n == 1 ? "bucket is" : "buckets are");
     json_decref(answer);
     return CLI_DONE;
 }

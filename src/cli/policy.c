@@ -34,6 +34,11 @@ static json_t *check_json(const char *path, const struct sl_policy *policy, cons
                      "warnings", (json_int_t)diags->n_warnings, "findings", findings);
 }
 
+static const char *plural(size_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void check_text(const struct cli_call *call, const char *path, const struct sl_policy *policy,
                        const struct sl_diags *diags)
 {
@@ -41,11 +46,11 @@ static void check_text(const struct cli_call *call, const char *path, const stru
 
     sl_diags_print(diags, stderr);
     if (policy)
-        printf("%s: %svalid%s, %zu limits, %zu warnings\n", path, style.good, style.end, sl_policy_n_limits(policy),
-               diags->n_warnings);
+        printf("%s: %svalid%s, %zu limit%s, %zu warning%s\n", path, style.good, style.end, sl_policy_n_limits(policy),
+               plural(sl_policy_n_limits(policy)), diags->n_warnings, plural(diags->n_warnings));
     else
-        printf("%s: %snot valid%s, %zu errors, %zu warnings\n", path, style.bad, style.end, diags->n_errors,
-               diags->n_warnings);
+        printf("%s: %snot valid%s, %zu error%s, %zu warning%s\n", path, style.bad, style.end, diags->n_errors,
+               plural(diags->n_errors), diags->n_warnings, plural(diags->n_warnings));
 }
 
 static bool check_one(const struct cli_call *call, const char *path, json_t *results)

@@ -44,7 +44,7 @@ static void print_totals(const struct sl_replay_summary *s, FILE *out)
     fprintf(out, "\nallowed    %12" PRIu64 "   %5.1f %%\n", s->allowed, percent(s->allowed, s->events));
     fprintf(out, "rejected   %12" PRIu64 "   %5.1f %%", s->rejected, percent(s->rejected, s->events));
     if (s->rejected > 0)
-        fprintf(out, "   of %" PRIu64 " keys", s->rejected_keys);
+        fprintf(out, "   of %" PRIu64 " %s", s->rejected_keys, s->rejected_keys == 1 ? "key" : "keys");
     fputc('\n', out);
     if (s->unmatched > 0)
         fprintf(out, "unmatched  %12" PRIu64 "   no limit applies to these\n", s->unmatched);

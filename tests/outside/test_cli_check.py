@@ -125,6 +125,8 @@ def test_buckets_are_shown_and_reset(sluice, daemon):
     assert json.loads(sluice("buckets", "reset", "acct", *admin, "--json").stdout) == {"reset": 1}
     assert daemon.remaining("acct") == 100
     assert sluice("buckets", "reset", "acct", *admin).stdout == "0 buckets are whole again\n"
+    daemon.check("acct")
+    assert sluice("buckets", "reset", "acct", *admin).stdout == "1 bucket is whole again\n"
     run = sluice("buckets", "show", "x" * 600, *admin)
     assert run.returncode == 2 and run.stderr.startswith("sluice: key: ")
     assert sluice("buckets", "show", "k", "--admin", "127.0.0.1:1").returncode == 3

@@ -22,6 +22,13 @@ def test_all_errors_in_one_pass_with_their_places(sluice, policy_file):
     assert f"{bad}:4:" in run.stderr and "limits[1].rate" in run.stderr
 
 
+def test_one_of_a_kind_is_counted_in_the_singular(sluice, policy_file):
+    one = policy_file("version: 1\nlimits: [{name: a, rate: 1/s, on_store_failure: local}]\n")
+    assert sluice("policy", "check", one).stdout == f"{one}: valid, 1 limit, 0 warnings\n"
+    bad = policy_file("version: 1\nlimits: [{name: a, rate: 0/s, on_store_failure: local}]\n", "bad.yaml")
+    assert sluice("policy", "check", bad).stdout == f"{bad}: not valid, 1 error, 0 warnings\n"
+
+
 def test_findings_as_json(sluice, policy_file):
     good, bad = policy_file(), policy_file(BROKEN, "bad.yaml")
     run = sluice("policy", "check", "--json", good, bad)
