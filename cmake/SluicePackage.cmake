@@ -8,8 +8,11 @@ endforeach()
 
 # `make package`: what is installed besides programs, libraries and manual pages, and the Debian package and archive of it all.
 install(FILES ${PROJECT_SOURCE_DIR}/deploy/sluiced.service DESTINATION lib/systemd/system)
-install(FILES ${PROJECT_SOURCE_DIR}/deploy/sluiced.yaml DESTINATION /etc/sluice)
-install(FILES ${PROJECT_SOURCE_DIR}/deploy/policy.example.yaml DESTINATION /etc/sluice RENAME policy.yaml)
+# Only a package owns files in /etc, where its manager keeps what an operator changed; an install elsewhere leaves them alone.
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  install(FILES ${PROJECT_SOURCE_DIR}/deploy/sluiced.yaml DESTINATION /etc/sluice)
+  install(FILES ${PROJECT_SOURCE_DIR}/deploy/policy.example.yaml DESTINATION /etc/sluice RENAME policy.yaml)
+endif()
 install(FILES README.md CHANGELOG.md LICENSE deploy/policy.example.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(CPACK_PACKAGE_NAME sluice)
