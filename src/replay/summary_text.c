@@ -99,7 +99,7 @@ static void print_limits(const struct sl_replay_summary *s, FILE *out)
         const struct sl_replay_limit *l = &s->limits[i];
 
         if (l->count.allowed + l->count.rejected == 0)
-            idle++;
+            idle += l->name[0] != '\0'; /* the row of unmatched requests is no limit */
         else if (shown < LIMITS_SHOWN)
             print_limit(l, out), shown++;
         else
