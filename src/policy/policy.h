@@ -49,6 +49,19 @@ struct sl_limit_region {
     uint32_t share_ppm; /* parts per million of the limit */
 };
 
+/* What the shared tier needs of a limit beyond its shapes. */
+struct sl_limit_shared {
+    /* What is done: SL_COORD_AUTO only where it may turn to leases, else it is SL_COORD_SHARED; never SL_COORD_LOCAL */
+    enum sl_coordination coordination;
+    bool per_instance;                     /* the pre-filter is the limit divided by the live instances */
+    struct sl_shape filters[SL_RATES_MAX]; /* pre-filter of each rate: a token bucket of local_factor x the limit; unset
+                                              when per_instance */
+    uint64_t lease_block;                  /* tokens; 0: 2 % of the burst divided by the instances */
+    uint64_t lease_ttl_us, sync_interval_us; /* defaults filled in */
+    unsigned n_parts;                        /* `split` only, else 0 */
+    const struct sl_shape *parts[SL_RATES_MAX]; /* of each rate: n_parts shapes that sum exactly to the limit */
+};
+
 /* One limit, as written and as compiled. Strings belong to the policy and are NUL-terminated. */
 struct sl_limit {
     const char *name;
@@ -85,6 +98,8 @@ struct sl_limit {
     const struct sl_limit_region *regions;
     unsigned n_regions;
     const char *note;
+    /* NULL in a policy without a store, for limits without buckets and for coordination `local` */
+    const struct sl_limit_shared *shared;
 };
 
 /* identity and http, as the doors need them. */
@@ -165,7 +180,15 @@ struct sl_resolution {
     const char *tier;     /* "" when none, or when the request names one that the policy does not */
     const char *endpoint; /* "" when none */
     const struct sl_limit *winners[SL_LAYERS_MAX]; /* by layer_idx, NULL where nothing matched */
+    /* In a policy with a store: whom buckets belong to (see sl_item_owner), and the key's own store: 0 the main one, else
+     * 1 + its index in `dedicated`. address_hash is set when a limit in items or dry separates by address. */
+    struct sl_hash128 key_hash, address_hash;
+    unsigned store;
 };
+
+/* The stores of `dedicated`, as written. */
+size_t sl_policy_n_dedicated(const struct sl_policy *policy);
+const char *sl_policy_dedicated_store(const struct sl_policy *policy, size_t index);
 
 /* Resolves a request that sl_request_check has accepted. Never fails. */
 void sl_policy_resolve(const struct sl_policy *policy, const struct sluice_request *request,
