@@ -55,15 +55,18 @@ static void count_groups(struct sl_snapshot *snapshot, unsigned slot, const stru
     }
 }
 
-/* `by`: the limit that sl_consult_verdict named. */
-static void count_decision(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
-                           const struct sl_consult *consult, const struct sl_outcome *outcome,
-                           const struct sl_limit *by)
+void sl_consult_count(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
+                      const struct sl_consult *consult, const struct sl_outcome *outcome, const struct sl_limit *by,
+                      enum sluice_source source)
 {
     struct sl_counters *counters = &snapshot->counters;
 
     sl_tally(&limiter->pulses[slot].decided[outcome->allowed], 1);
     sl_counters_add(counters, slot, by, SL_COUNT_DECIDED_REJECTED, outcome->allowed);
+    if (source != SLUICE_LOCAL)
+        sl_counters_add(counters, slot, by,
+                        source == SLUICE_SHARED ? SL_COUNT_SHARED_REJECTED : SL_COUNT_DEGRADED_REJECTED,
+                        outcome->allowed);
     count_groups(snapshot, slot, consult->items, outcome->items, consult->n_items, SL_COUNT_CHECK_REJECTED);
     for (unsigned i = 0; i < consult->n_bare; i++)
         sl_counters_add(counters, slot, consult->bare[i], SL_COUNT_CHECK_REJECTED,
@@ -110,7 +113,7 @@ void sl_consult_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, un
     }
     sl_consult_decide(limiter->table, consult, now_us, &outcome);
     by = sl_consult_verdict(consult, &outcome, snapshot->names, ret_verdict);
-    count_decision(limiter, snapshot, slot, consult, &outcome, by);
+    sl_consult_count(limiter, snapshot, slot, consult, &outcome, by, SLUICE_LOCAL);
     if (report)
         sl_consult_report(limiter->table, consult, &outcome, now_us, report);
 }
@@ -124,21 +127,27 @@ struct call {
     uint64_t t_us;
     struct sluice_verdict *ret_verdict;
     struct sl_report *report;
+    sl_beyond *beyond; /* NULL: every limit is decided in the table */
+    void *beyond_ctx;
+    int result; /* of beyond */
 };
 
 /* Decides; the buckets' lines are on their way while the clock is read. */
-static void run(const struct call *c, const struct sl_consult *consult)
+static void run(struct call *c, const struct sl_consult *consult)
 {
     struct sl_table *table = c->limiter->table;
     uint64_t now_us;
 
     sl_consult_prefetch(table, consult);
     now_us = c->at ? sl_table_clamp(table, c->t_us) : sl_table_now(table);
-    sl_consult_run(c->limiter, c->snapshot, c->slot, consult, now_us, c->ret_verdict, c->report);
+    if (consult->shared && c->beyond)
+        c->result = c->beyond(c->beyond_ctx, c->snapshot, c->slot, consult, now_us, c->ret_verdict, c->report);
+    else
+        sl_consult_run(c->limiter, c->snapshot, c->slot, consult, now_us, c->ret_verdict, c->report);
 }
 
 /* The long way: validates and resolves, and lets the memo know. */
-static __attribute__((noinline)) int run_unknown(const struct call *c, const struct sluice_request *request,
+static __attribute__((noinline)) int run_unknown(struct call *c, const struct sluice_request *request,
                                                  const struct sl_memo_query *query, const char **ret_field,
                                                  const char **ret_why)
 {
@@ -189,6 +198,17 @@ int sl_limiter_check(struct sl_limiter *limiter, const struct sluice_request *re
     struct call call = {.limiter = limiter, .ret_verdict = ret_verdict, .report = report};
 
     return check(&call, request, ret_field, ret_why);
+}
+
+int sl_limiter_check_beyond(struct sl_limiter *limiter, const struct sluice_request *request,
+                            struct sluice_verdict *ret_verdict, struct sl_report *report, const char **ret_field,
+                            const char **ret_why, sl_beyond *beyond, void *beyond_ctx)
+{
+    struct call call = {
+        .limiter = limiter, .ret_verdict = ret_verdict, .report = report, .beyond = beyond, .beyond_ctx = beyond_ctx};
+    int err = check(&call, request, ret_field, ret_why);
+
+    return err != 0 ? err : call.result;
 }
 
 int sl_limiter_check_at(struct sl_limiter *limiter, uint64_t t_us, const struct sluice_request *request,

@@ -20,6 +20,11 @@ enum sl_counter {
     SL_COUNT_CHECK_ALLOWED,
     SL_COUNT_DRY_REJECTED,
     SL_COUNT_DRY_ALLOWED,
+    /* of the decided ones, those by another tier than the local one */
+    SL_COUNT_SHARED_REJECTED,
+    SL_COUNT_SHARED_ALLOWED,
+    SL_COUNT_DEGRADED_REJECTED,
+    SL_COUNT_DEGRADED_ALLOWED,
     SL_COUNTS,
 };
 

@@ -20,6 +20,16 @@ void sl_consult_make(const struct sl_resolution *resolution, struct sl_consult *
     ret_consult->dry_blocked = r->dry_blocked;
     ret_consult->denied = r->denied;
     ret_consult->unmatched = r->unmatched;
+    ret_consult->shared = false;
+    for (unsigned i = 0; i < r->n_items; i++)
+        ret_consult->shared |= r->items[i].limit->shared != NULL;
+    for (unsigned i = 0; i < r->n_dry; i++)
+        ret_consult->shared |= r->dry[i].limit->shared != NULL;
+    if (ret_consult->shared) {
+        ret_consult->store = (uint16_t)r->store;
+        ret_consult->key_hash = r->key_hash;
+        ret_consult->address_hash = r->address_hash;
+    }
     ret_consult->n_bare = 0;
     if (!ret_consult->blocked && !ret_consult->unlimited)
         return;
@@ -28,8 +38,8 @@ void sl_consult_make(const struct sl_resolution *resolution, struct sl_consult *
             ret_consult->bare[ret_consult->n_bare++] = r->winners[layer];
 }
 
-static bool look_at_all(struct sl_table *table, const struct sl_item *items, unsigned n, uint64_t now_us,
-                        struct sl_decision *ret_decisions)
+bool sl_items_look(struct sl_table *table, const struct sl_item *items, unsigned n, uint64_t now_us,
+                   struct sl_decision *ret_decisions)
 {
     bool room = true;
 
@@ -68,9 +78,8 @@ static void order_by_width(const struct sl_item *items, unsigned n, uint8_t *ret
     }
 }
 
-/* Charges all of them or, when one refuses after all, none. */
-static bool charge_all(struct sl_table *table, const struct sl_item *items, unsigned n, uint64_t now_us,
-                       struct sl_decision *decisions)
+bool sl_items_charge(struct sl_table *table, const struct sl_item *items, unsigned n, uint64_t now_us,
+                     struct sl_decision *decisions)
 {
     uint8_t order[SL_ITEMS_MAX];
 
@@ -89,6 +98,14 @@ static bool charge_all(struct sl_table *table, const struct sl_item *items, unsi
     return true;
 }
 
+void sl_items_refund(struct sl_table *table, const struct sl_item *items, unsigned n,
+                     const struct sl_decision *decisions)
+{
+    for (unsigned i = n; i-- > 0;)
+        if (items[i].cost > 0)
+            sl_table_refund(table, items[i].fp, items[i].shape, &decisions[i]);
+}
+
 static bool decide_items(struct sl_table *table, const struct sl_consult *consult, uint64_t now_us,
                          struct sl_decision *decisions)
 {
@@ -98,9 +115,9 @@ static bool decide_items(struct sl_table *table, const struct sl_consult *consul
         sl_table_charge(table, items->fp, items->shape, now_us, items->cost, decisions);
         return decisions->allowed;
     }
-    if (!look_at_all(table, items, consult->n_items, now_us, decisions) || consult->blocked)
+    if (!sl_items_look(table, items, consult->n_items, now_us, decisions) || consult->blocked)
         return false;
-    return consult->n_items == 0 || charge_all(table, items, consult->n_items, now_us, decisions);
+    return consult->n_items == 0 || sl_items_charge(table, items, consult->n_items, now_us, decisions);
 }
 
 /* Each dry-run limit stands for itself: what one refuses does not keep another from being charged. */
@@ -109,14 +126,15 @@ static void decide_dry(struct sl_table *table, const struct sl_consult *consult,
 {
     for (unsigned first = 0, end; first < consult->n_dry; first = end) {
         end = sl_items_group_end(consult->dry, consult->n_dry, first);
-        if (look_at_all(table, consult->dry + first, end - first, now_us, decisions + first) && allowed)
-            charge_all(table, consult->dry + first, end - first, now_us, decisions + first);
+        if (sl_items_look(table, consult->dry + first, end - first, now_us, decisions + first) && allowed)
+            sl_items_charge(table, consult->dry + first, end - first, now_us, decisions + first);
     }
 }
 
 void sl_consult_decide(struct sl_table *table, const struct sl_consult *consult, uint64_t now_us,
                        struct sl_outcome *ret_outcome)
 {
+    ret_outcome->telling = ret_outcome->dry_telling = NULL;
     ret_outcome->allowed = !consult->denied && decide_items(table, consult, now_us, ret_outcome->items);
     if (consult->n_dry > 0)
         decide_dry(table, consult, now_us, ret_outcome->allowed, ret_outcome->dry);

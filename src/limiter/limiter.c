@@ -155,6 +155,10 @@ size_t sl_limiter_counts(struct sl_limiter *limiter, struct sl_limiter_count *ro
         sl_counters_sum(counters, (unsigned)i, &sum);
         rows[i] = (struct sl_limiter_count){.decided_allowed = sum.n[SL_COUNT_DECIDED_ALLOWED],
                                             .decided_rejected = sum.n[SL_COUNT_DECIDED_REJECTED],
+                                            .shared_allowed = sum.n[SL_COUNT_SHARED_ALLOWED],
+                                            .shared_rejected = sum.n[SL_COUNT_SHARED_REJECTED],
+                                            .degraded_allowed = sum.n[SL_COUNT_DEGRADED_ALLOWED],
+                                            .degraded_rejected = sum.n[SL_COUNT_DEGRADED_REJECTED],
                                             .checks_allowed = sum.n[SL_COUNT_CHECK_ALLOWED],
                                             .checks_rejected = sum.n[SL_COUNT_CHECK_REJECTED],
                                             .dry_allowed = sum.n[SL_COUNT_DRY_ALLOWED],

@@ -85,9 +85,11 @@ size_t sl_limiter_reset(struct sl_limiter *limiter, const struct sluice_request 
 
 /* Counters, summed over all threads. */
 struct sl_limiter_count {
-    char limit[SLUICE_NAME_MAX];                /* "" for unmatched */
-    uint64_t decided_allowed, decided_rejected; /* as the deciding limit */
-    uint64_t checks_allowed, checks_rejected;   /* consulted: had room or not */
+    char limit[SLUICE_NAME_MAX];                  /* "" for unmatched */
+    uint64_t decided_allowed, decided_rejected;   /* as the deciding limit, whichever tier said so */
+    uint64_t shared_allowed, shared_rejected;     /* of them by the store ... */
+    uint64_t degraded_allowed, degraded_rejected; /* ... and for want of it; the rest are local */
+    uint64_t checks_allowed, checks_rejected;     /* consulted: had room or not */
     uint64_t dry_allowed, dry_rejected;
 };
 #define SL_DURATION_BUCKETS 24

@@ -2,12 +2,13 @@
 
 #include <stdio.h>
 
-static void add_item(struct sl_report *report, const struct sl_item *item, const struct sl_decision *d, bool dry_run)
+static void add_item(struct sl_report *report, const struct sl_item *item, const struct sl_decision *d,
+                     const struct sl_telling *telling, bool dry_run)
 {
     struct sl_report_item *out = &report->items[report->n++];
     struct sl_numbers numbers;
 
-    sl_decision_numbers(item->shape, d, &numbers);
+    sl_told_numbers(item, d, telling, true, &numbers);
     snprintf(out->name, sizeof out->name, "%s", item->limit->name);
     out->quota = numbers.limit;
     out->remaining = numbers.remaining;
@@ -17,19 +18,21 @@ static void add_item(struct sl_report *report, const struct sl_item *item, const
     out->dry_run = dry_run;
 }
 
-/* Decisions that had room but were not charged tell of a spending that did not happen: such buckets are shown by a
- * peek. */
+/* Decisions of the table that had room but were not charged tell of a spending that did not happen: such buckets are
+ * shown by a peek. What other tiers tell of a rejected request is without that spending already. */
 static void add_items(struct sl_table *table, const struct sl_item *items, const struct sl_decision *decisions,
-                      unsigned n, bool charged, uint64_t now_us, bool dry_run, struct sl_report *report)
+                      const struct sl_telling *telling, unsigned n, bool charged, uint64_t now_us, bool dry_run,
+                      struct sl_report *report)
 {
     for (unsigned i = 0; i < n; i++) {
+        const struct sl_telling *told = telling ? &telling[i] : NULL;
         struct sl_decision peek;
 
-        if (charged || !decisions[i].allowed) {
-            add_item(report, &items[i], &decisions[i], dry_run);
+        if (charged || !decisions[i].allowed || (told && told->how != SL_TOLD_TABLE)) {
+            add_item(report, &items[i], &decisions[i], told, dry_run);
         } else {
             sl_table_look(table, items[i].fp, items[i].shape, now_us, 0, &peek);
-            add_item(report, &items[i], &peek, dry_run);
+            add_item(report, &items[i], &peek, NULL, dry_run);
         }
     }
 }
@@ -54,14 +57,17 @@ void sl_consult_report(struct sl_table *table, const struct sl_consult *consult,
                        uint64_t now_us, struct sl_report *ret_report)
 {
     ret_report->n = 0;
-    add_items(table, consult->items, outcome->items, consult->n_items, outcome->allowed, now_us, false, ret_report);
+    add_items(table, consult->items, outcome->items, outcome->telling, consult->n_items, outcome->allowed, now_us,
+              false, ret_report);
     if (consult->blocked)
         add_blocked(ret_report, consult->blocked, false);
     for (unsigned first = 0, end; first < consult->n_dry; first = end) {
         end = sl_items_group_end(consult->dry, consult->n_dry, first);
         bool charged = outcome->allowed && all_allowed(outcome->dry + first, end - first);
 
-        add_items(table, consult->dry + first, outcome->dry + first, end - first, charged, now_us, true, ret_report);
+        add_items(table, consult->dry + first, outcome->dry + first,
+                  outcome->dry_telling ? outcome->dry_telling + first : NULL, end - first, charged, now_us, true,
+                  ret_report);
     }
     if (consult->dry_blocked)
         add_blocked(ret_report, consult->dry_blocked, true);

@@ -40,4 +40,19 @@ void sl_consult_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, un
                     const struct sl_consult *consult, uint64_t now_us, struct sluice_verdict *ret_verdict,
                     struct sl_report *report);
 
+/* Counts a decision; the caller holds `slot` and `snapshot`. `by`: the limit that sl_consult_verdict named. */
+void sl_consult_count(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
+                      const struct sl_consult *consult, const struct sl_outcome *outcome, const struct sl_limit *by,
+                      enum sluice_source source);
+
+/* Decides a request that meets a limit of the shared tier, inside the reader slot: fills the verdict and counts, or takes
+ * a copy of the consult and answers later. Returns 0 or a positive number. */
+typedef int sl_beyond(void *ctx, struct sl_snapshot *snapshot, unsigned slot, const struct sl_consult *consult,
+                      uint64_t now_us, struct sluice_verdict *ret_verdict, struct sl_report *report);
+
+/* sl_limiter_check that hands such requests on; returns what `beyond` did, 0 or SL_EINVALID. */
+int sl_limiter_check_beyond(struct sl_limiter *limiter, const struct sluice_request *request,
+                            struct sluice_verdict *ret_verdict, struct sl_report *report, const char **ret_field,
+                            const char **ret_why, sl_beyond *beyond, void *beyond_ctx);
+
 #endif

@@ -1,13 +1,39 @@
 #include "limiter/consult.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The ceiling's pseudo-limit has no name, and no index. */
 static void copy_name(char dst[static SLUICE_NAME_MAX], const struct sl_name *names, const struct sl_limit *limit)
 {
-    if (limit->index != UINT_MAX)
+    if (limit->index == UINT_MAX)
+        return;
+    if (names)
         memcpy(dst, names[limit->index].text, SLUICE_NAME_MAX);
+    else
+        snprintf(dst, SLUICE_NAME_MAX, "%s", limit->name);
+}
+
+void sl_told_numbers(const struct sl_item *item, const struct sl_decision *decision, const struct sl_telling *telling,
+                     bool full, struct sl_numbers *ret_numbers)
+{
+    if (telling && telling->how >= SL_TOLD_NUMBERS)
+        *ret_numbers = telling->numbers;
+    else if (full)
+        sl_decision_numbers(item->shape, decision, ret_numbers);
+    else
+        sl_decision_main_numbers(item->shape, decision, ret_numbers);
+}
+
+static const struct sl_telling *telling_of(const struct sl_telling *telling, unsigned i)
+{
+    return telling ? &telling[i] : NULL;
+}
+
+static bool has_figures(const struct sl_telling *telling, unsigned i)
+{
+    return telling && telling[i].how >= SL_TOLD_NUMBERS;
 }
 
 /* -1 is a wait without end. */
@@ -26,8 +52,8 @@ static bool earlier_in_file(const struct sl_item *x, const struct sl_item *y)
 }
 
 /* The refusing bucket with the longest wait, or n. */
-static unsigned pick_refusal(const struct sl_item *items, const struct sl_decision *decisions, unsigned n,
-                             struct sl_numbers *ret_numbers)
+static unsigned pick_refusal(const struct sl_item *items, const struct sl_decision *decisions,
+                             const struct sl_telling *telling, unsigned n, struct sl_numbers *ret_numbers)
 {
     unsigned best = n;
 
@@ -36,7 +62,7 @@ static unsigned pick_refusal(const struct sl_item *items, const struct sl_decisi
 
         if (decisions[i].allowed)
             continue;
-        sl_decision_main_numbers(items[i].shape, &decisions[i], &numbers);
+        sl_told_numbers(&items[i], &decisions[i], telling_of(telling, i), false, &numbers);
         if (best == n || waits_longer(numbers.retry_after_ms, ret_numbers->retry_after_ms) ||
             (numbers.retry_after_ms == ret_numbers->retry_after_ms && earlier_in_file(&items[i], &items[best]))) {
             best = i;
@@ -46,17 +72,27 @@ static unsigned pick_refusal(const struct sl_item *items, const struct sl_decisi
     return best;
 }
 
+/* What remains of a bucket for comparison: where nobody knows, all of it. */
+static uint64_t left_in(const struct sl_item *item, const struct sl_decision *decision,
+                        const struct sl_telling *telling, unsigned i)
+{
+    if (!has_figures(telling, i))
+        return sl_decision_remaining(item->shape, decision);
+    return telling[i].numbers.remaining < 0 ? item->shape->limit : (uint64_t)telling[i].numbers.remaining;
+}
+
 /* The bucket with the smallest remaining/limit; n > 0. */
-static unsigned pick_tightest(const struct sl_item *items, const struct sl_decision *decisions, unsigned n)
+static unsigned pick_tightest(const struct sl_item *items, const struct sl_decision *decisions,
+                              const struct sl_telling *telling, unsigned n)
 {
     unsigned best = 0;
 
     if (n == 1)
         return 0;
-    uint64_t best_left = sl_decision_remaining(items[0].shape, &decisions[0]);
+    uint64_t best_left = left_in(&items[0], &decisions[0], telling, 0);
 
     for (unsigned i = 1; i < n; i++) {
-        uint64_t left = sl_decision_remaining(items[i].shape, &decisions[i]);
+        uint64_t left = left_in(&items[i], &decisions[i], telling, i);
         uint64_t mine = left * items[best].shape->limit, its = best_left * items[i].shape->limit;
 
         if (mine < its || (mine == its && earlier_in_file(&items[i], &items[best]))) {
@@ -100,7 +136,7 @@ static void clear(struct sluice_verdict *v)
 static void report_bucket(const struct sl_item *item, const struct sl_decision *d, const struct sl_numbers *numbers,
                           const struct sl_name *names, struct sluice_verdict *v)
 {
-    uint64_t used = (uint64_t)(numbers->limit - numbers->remaining);
+    uint64_t used = numbers->remaining < 0 ? 0 : (uint64_t)(numbers->limit - numbers->remaining);
 
     copy_name(v->policy, names, item->limit);
     if (!d->allowed)
@@ -112,6 +148,22 @@ static void report_bucket(const struct sl_item *item, const struct sl_decision *
     v->reset_at_ms = reset_at_ms(item->shape, d, numbers);
     v->warn_at_percent = (uint8_t)item->limit->warn_at_percent;
     v->warning = v->warn_at_percent > 0 && used * 100 >= (uint64_t)numbers->limit * v->warn_at_percent;
+}
+
+/* The same when another tier may have judged it. */
+static void report_told(const struct sl_item *item, const struct sl_decision *d, const struct sl_telling *telling,
+                        const struct sl_numbers *numbers, const struct sl_name *names, struct sluice_verdict *v)
+{
+    report_bucket(item, d, numbers, names, v);
+    if (!telling)
+        return;
+    v->source = telling->source;
+    if (telling->how >= SL_TOLD_NUMBERS)
+        v->reset_at_ms = (int64_t)((d->now_us + 999) / 1000) + numbers->reset_after_ms;
+    if (telling->how == SL_TOLD_UNKNOWN || telling->how == SL_TOLD_UNAVAILABLE)
+        v->reset_at_ms = -1;
+    if (telling->how == SL_TOLD_UNAVAILABLE)
+        v->reason = SLUICE_REASON_STORE_UNAVAILABLE;
 }
 
 void sl_bucket_verdict(const struct sl_item *item, const struct sl_decision *decision, const struct sl_name *names,
@@ -131,7 +183,7 @@ static const struct sl_limit *verdict_rejected(const struct sl_consult *consult,
                                                const struct sl_name *names, struct sluice_verdict *v)
 {
     struct sl_numbers numbers;
-    unsigned i = pick_refusal(consult->items, outcome->items, consult->n_items, &numbers);
+    unsigned i = pick_refusal(consult->items, outcome->items, outcome->telling, consult->n_items, &numbers);
     bool refused = i < consult->n_items;
 
     v->allowed = false;
@@ -148,7 +200,7 @@ static const struct sl_limit *verdict_rejected(const struct sl_consult *consult,
         v->retry_after_ms = -1;
         return NULL;
     }
-    report_bucket(&consult->items[i], &outcome->items[i], &numbers, names, v);
+    report_told(&consult->items[i], &outcome->items[i], telling_of(outcome->telling, i), &numbers, names, v);
     return consult->items[i].limit;
 }
 
@@ -162,7 +214,7 @@ static int64_t longest_delay(const struct sl_consult *consult, const struct sl_o
 
         if (consult->items[i].shape->algorithm != SL_LEAKY_BUCKET)
             continue;
-        sl_decision_main_numbers(consult->items[i].shape, &outcome->items[i], &numbers);
+        sl_told_numbers(&consult->items[i], &outcome->items[i], telling_of(outcome->telling, i), false, &numbers);
         if (numbers.delay_ms > delay_ms)
             delay_ms = numbers.delay_ms;
     }
@@ -179,10 +231,11 @@ static const struct sl_limit *verdict_allowed(const struct sl_consult *consult, 
             copy_name(v->policy, names, consult->unlimited);
         return consult->unlimited;
     }
-    unsigned i = pick_tightest(consult->items, outcome->items, consult->n_items);
+    unsigned i = pick_tightest(consult->items, outcome->items, outcome->telling, consult->n_items);
+    const struct sl_telling *telling = telling_of(outcome->telling, i);
 
-    sl_decision_main_numbers(consult->items[i].shape, &outcome->items[i], &numbers);
-    report_bucket(&consult->items[i], &outcome->items[i], &numbers, names, v);
+    sl_told_numbers(&consult->items[i], &outcome->items[i], telling, false, &numbers);
+    report_told(&consult->items[i], &outcome->items[i], telling, &numbers, names, v);
     v->delay_ms = consult->n_items == 1 ? numbers.delay_ms : longest_delay(consult, outcome);
     return consult->items[i].limit;
 }
@@ -191,7 +244,7 @@ static void verdict_dry(const struct sl_consult *consult, const struct sl_outcom
                         struct sluice_verdict *v)
 {
     struct sl_numbers numbers;
-    unsigned i = pick_refusal(consult->dry, outcome->dry, consult->n_dry, &numbers);
+    unsigned i = pick_refusal(consult->dry, outcome->dry, outcome->dry_telling, consult->n_dry, &numbers);
     bool refused = i < consult->n_dry;
 
     if (consult->dry_blocked &&
