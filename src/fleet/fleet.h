@@ -69,17 +69,17 @@ unsigned sl_fleet_instances(const struct sl_fleet *fleet);
 void sl_fleet_forget(struct sl_fleet *fleet, struct sl_hash128 fp);
 
 struct sl_fleet_stats {
-    uint64_t near_rejected;   /* rejected by pre-filter or deny cache: no network */
-    uint64_t leased;          /* bucket decisions out of leased tokens */
-    uint64_t asked;           /* bucket decisions asked of the store */
-    uint64_t operations;      /* groups sent: merged requests count once; refunds, renewals and returns count too */
+    uint64_t near_rejected; /* rejected by pre-filter or deny cache: no network */
+    uint64_t leased;        /* bucket decisions out of leased tokens */
+    uint64_t asked;         /* bucket decisions asked of the store */
+    uint64_t operations;    /* groups sent: merged requests count once; refunds, renewals and returns count too */
     uint64_t renewals, returns, refunds;
-    uint64_t tokens_lost;     /* leased tokens that were never given back, or asked for without an answer */
-    uint64_t refunds_lost;    /* charges that could not be given back */
-    uint64_t degraded;        /* bucket decisions by a failure mode */
-    uint64_t foreign;         /* buckets whose key held something that is not ours */
-    uint64_t leases_active;   /* buckets leased now */
-    uint64_t instances;       /* as sl_fleet_instances */
+    uint64_t tokens_lost;       /* leased tokens that were never given back, or asked for without an answer */
+    uint64_t refunds_lost;      /* charges that could not be given back */
+    uint64_t degraded;          /* bucket decisions by a failure mode */
+    uint64_t foreign;           /* buckets whose key held something that is not ours */
+    uint64_t leases_active;     /* buckets leased now */
+    uint64_t instances;         /* as sl_fleet_instances */
     bool secret_known, reached; /* reached: a lane has a ready connection to the main store */
 };
 void sl_fleet_stats(struct sl_fleet *fleet, struct sl_fleet_stats *ret_stats);

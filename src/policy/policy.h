@@ -221,6 +221,16 @@ static inline void sl_item_rekey(struct sl_item *item, struct sl_hash128 from, s
     }
 }
 
+/* Whom the item's bucket belongs to, which chooses the store's slot: the key where the limit separates by key, else the
+ * address, else the bucket itself. The hashes are the resolution's. */
+static inline struct sl_hash128 sl_item_owner(const struct sl_item *item, struct sl_hash128 key_hash,
+                                              struct sl_hash128 address_hash)
+{
+    if (item->limit->per & SL_PER_KEY)
+        return key_hash;
+    return item->limit->per & SL_PER_ADDRESS ? address_hash : item->fp;
+}
+
 /* For inspection and reset: the fingerprint of the bucket that `limit` keeps for an accepted request under this
  * endpoint and tier ("" when none, as in struct sl_resolution), whether or not the limit would win there. Returns
  * false when it separates by address and the request has none. */

@@ -1,0 +1,338 @@
+/* One loop's connections to the stores, and its timers. */
+#include "fleet/internal.h"
+
+#include "base/err.h"
+#include "store/script.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TICK_US UINT64_C(50000)
+#define STOP_GRACE_US UINT64_C(200000) /* beyond the deadline of what is on its way */
+#define MODULE_COMMAND "SLUICE.DECIDE"
+
+/* ---- stores */
+
+static void on_client_event(void *owner, const struct sl_client_event *client_event)
+{
+    struct sl_lane_store *store = owner;
+    struct sl_fleet *fleet = store->lane->fleet;
+    char text[SL_ENDPOINT_TEXT_MAX * 2];
+    struct sl_fleet_event event = {.client = client_event, .store = text};
+
+    if (!fleet->config.event)
+        return;
+    sl_store_url_text(fleet->stores[store->index], text, sizeof text);
+    fleet->config.event(fleet->config.owner, &event);
+}
+
+static int open_client(struct sl_lane_store *store, char *why, size_t why_size)
+{
+    struct sl_lane *lane = store->lane;
+    struct sl_fleet *fleet = lane->fleet;
+    struct sl_client_config config = {
+        .net = lane->net,
+        .alloc = &fleet->alloc,
+        .url = fleet->stores[store->index],
+        .script = sl_script_text(NULL),
+        .script_sha1 = sl_script_sha1(),
+        .module_command = MODULE_COMMAND,
+        .timeout_us = fleet->timeout_us,
+        .happened = on_client_event,
+        .owner = store,
+    };
+
+    store->tried = true;
+    if (!config.url) {
+        snprintf(why, why_size, "the address of a dedicated store cannot be used");
+        return SL_EINVALID;
+    }
+    return sl_client_new(&config, &store->client, why, why_size);
+}
+
+struct sl_client *sl_lane_client(struct sl_lane *lane, unsigned store)
+{
+    char why[256];
+
+    if (store >= SL_STORES_MAX)
+        return NULL;
+    if (!lane->stores[store].tried) {
+        pthread_mutex_lock(&lane->fleet->lock); /* sl_fleet_shards reads the clients */
+        (void)open_client(&lane->stores[store], why, sizeof why);
+        pthread_mutex_unlock(&lane->fleet->lock);
+    }
+    return lane->stores[store].client;
+}
+
+bool sl_lane_ready(const struct sl_lane *lane)
+{
+    return atomic_load(&lane->reached) && atomic_load(&lane->fleet->ready);
+}
+
+/* ---- the keeper: one lane looks after the leases and the heartbeat of all */
+
+static void on_heard(void *owner, unsigned count, const struct sl_secret *secret, bool changed)
+{
+    struct sl_lane *lane = owner;
+
+    (void)changed;
+    sl_fleet_heard(lane->fleet, count, secret);
+}
+
+/* Called with the fleet's lock held. */
+static void become_keeper(struct sl_lane *lane)
+{
+    struct sl_fleet *fleet = lane->fleet;
+    struct sl_members_config config = {
+        .net = lane->net,
+        .alloc = &fleet->alloc,
+        .client = lane->stores[0].client,
+        .ns = fleet->ns,
+        .id = fleet->id,
+        .secret = fleet->heard          ? &fleet->heard_secret
+                  : fleet->policy_given ? &fleet->policy_secret
+                                        : NULL,
+        .heard = on_heard,
+        .owner = lane,
+    };
+
+    if (sl_members_new(&config, &lane->members) == 0)
+        fleet->keeper = lane;
+}
+
+static void try_to_keep(struct sl_lane *lane)
+{
+    struct sl_fleet *fleet = lane->fleet;
+
+    pthread_mutex_lock(&fleet->lock);
+    if (!fleet->keeper && !lane->stopping)
+        become_keeper(lane);
+    pthread_mutex_unlock(&fleet->lock);
+}
+
+static void give_back(void *ctx, const struct sl_lease_bucket *bucket, uint32_t tokens,
+                      const struct sl_decision *charge)
+{
+    struct sl_errand errand = {
+        .fp = bucket->fp, .who = bucket->who, .store = bucket->store, .tokens = tokens, .shape = *bucket->shape};
+
+    sl_lane_give_back(ctx, &errand, charge);
+}
+
+static void debit(void *ctx, const struct sl_lease_bucket *bucket, const struct sl_lease_terms *terms, uint32_t tokens)
+{
+    struct sl_errand errand = {.fp = bucket->fp,
+                               .who = bucket->who,
+                               .store = bucket->store,
+                               .tokens = tokens,
+                               .shape = *bucket->shape,
+                               .terms = *terms};
+
+    sl_lane_debit(ctx, &errand);
+}
+
+static void sweep(struct sl_lane *lane, bool all)
+{
+    const struct sl_lease_errands errands = {.give_back = give_back, .debit = debit, .ctx = lane};
+
+    sl_leases_sweep(lane->fleet->leases, sl_table_now(lane->fleet->limiter->table), all, &errands);
+}
+
+void sl_lane_tend(struct sl_lane *lane)
+{
+    struct sl_fleet *fleet = lane->fleet;
+    struct sl_errand errand;
+    bool found = true;
+
+    while (found) {
+        pthread_mutex_lock(&fleet->lock);
+        found = fleet->n_errands > 0;
+        if (found)
+            errand = fleet->errands[--fleet->n_errands];
+        else
+            atomic_store(&fleet->has_errands, false);
+        pthread_mutex_unlock(&fleet->lock);
+        if (found)
+            sl_lane_debit(lane, &errand);
+    }
+}
+
+/* ---- timers */
+
+static void on_flush(void *owner)
+{
+    sl_lane_flush(owner);
+}
+
+static void on_tick(void *owner)
+{
+    struct sl_lane *lane = owner;
+    struct sl_fleet *fleet = lane->fleet;
+
+    lane->net->timer_set(lane->tick_timer, sl_lane_now(lane) + TICK_US);
+    atomic_store(&lane->reached, lane->stores[0].client && sl_client_ready(lane->stores[0].client));
+    if (lane->stopping) {
+        sl_lane_look_done(lane);
+        return;
+    }
+    if (fleet->keeper != lane)
+        try_to_keep(lane);
+    if (fleet->keeper == lane)
+        sweep(lane, false);
+    if (atomic_load(&fleet->has_errands))
+        sl_lane_tend(lane);
+}
+
+/* ---- life */
+
+static int lane_init(struct sl_lane *lane, char *why, size_t why_size)
+{
+    const struct sl_net *net = lane->net;
+    size_t scratch = SL_CRATE_ASK_MAX + SL_CRATE_KEYS_MAX * SL_STORE_KEY_MAX;
+
+    for (unsigned i = 0; i < SL_STORES_MAX; i++)
+        lane->stores[i] = (struct sl_lane_store){.lane = lane, .index = (uint16_t)i};
+    lane->ask_bytes = sl_calloc(&lane->fleet->alloc, 1, scratch);
+    lane->flush_timer = net->timer_new(net->ctx, on_flush, lane);
+    lane->tick_timer = net->timer_new(net->ctx, on_tick, lane);
+    if (!lane->ask_bytes || !lane->flush_timer || !lane->tick_timer) {
+        snprintf(why, why_size, "out of memory");
+        return SL_ENOMEM;
+    }
+    return open_client(&lane->stores[0], why, why_size);
+}
+
+static void lane_fini(struct sl_lane *lane)
+{
+    const struct sl_net *net = lane->net;
+
+    for (unsigned i = 0; i < SL_STORES_MAX; i++)
+        sl_client_free(lane->stores[i].client);
+    sl_members_free(lane->members);
+    sl_lane_unload(lane);
+    net->timer_free(lane->flush_timer);
+    net->timer_free(lane->tick_timer);
+    sl_free(&lane->fleet->alloc, lane->ask_bytes);
+    sl_free(&lane->fleet->alloc, lane);
+}
+
+static int join_fleet(struct sl_lane *lane, char *why, size_t why_size)
+{
+    struct sl_fleet *fleet = lane->fleet;
+    int err = SL_EBUSY;
+
+    snprintf(why, why_size, "more than %u loops", SL_FLEET_LANES_MAX);
+    pthread_mutex_lock(&fleet->lock);
+    for (unsigned i = 0; i < SL_FLEET_LANES_MAX && err; i++)
+        if (!fleet->lanes[i]) {
+            fleet->lanes[i] = lane;
+            fleet->n_running++;
+            err = 0;
+        }
+    if (err == 0 && !fleet->keeper)
+        become_keeper(lane);
+    pthread_mutex_unlock(&fleet->lock);
+    return err;
+}
+
+int sl_lane_new(struct sl_fleet *fleet, const struct sl_net *net, struct sl_lane **ret_lane, char *why, size_t why_size)
+{
+    struct sl_lane *lane = sl_calloc(&fleet->alloc, 1, sizeof *lane);
+    int err;
+
+    if (!lane) {
+        snprintf(why, why_size, "out of memory");
+        return SL_ENOMEM;
+    }
+    lane->fleet = fleet;
+    lane->net = net;
+    err = lane_init(lane, why, why_size);
+    if (err == 0)
+        err = join_fleet(lane, why, why_size);
+    if (err != 0) {
+        lane_fini(lane);
+        return err;
+    }
+    net->timer_set(lane->tick_timer, sl_lane_now(lane) + TICK_US);
+    *ret_lane = lane;
+    return 0;
+}
+
+/* ---- stopping */
+
+static void on_left(void *owner)
+{
+    struct sl_lane *lane = owner;
+
+    lane->leaving = false;
+    sl_lane_look_done(lane);
+}
+
+void sl_lane_look_done(struct sl_lane *lane)
+{
+    void (*stopped)(void *ctx) = lane->stopped;
+    uint64_t now_us;
+
+    if (!lane->stopping || !stopped)
+        return;
+    now_us = sl_lane_now(lane);
+    if ((lane->n_flights > 0 || lane->n_crates_out > 0 || lane->crates || lane->leaving) && now_us < lane->stop_by_us)
+        return;
+    lane->stopped = NULL;
+    stopped(lane->stopped_ctx);
+}
+
+/* Gives up what this lane does for the whole fleet. Returns true when it is the last one running. */
+static bool leave_duties(struct sl_lane *lane)
+{
+    struct sl_fleet *fleet = lane->fleet;
+    bool last;
+
+    pthread_mutex_lock(&fleet->lock);
+    last = !lane->stopping && --fleet->n_running == 0;
+    lane->stopping = true;
+    if (!last && fleet->keeper == lane) { /* another lane finds out at its next tick */
+        fleet->keeper = NULL;
+        sl_members_free(lane->members);
+        lane->members = NULL;
+    } else if (last && !fleet->keeper) {
+        become_keeper(lane);
+    }
+    pthread_mutex_unlock(&fleet->lock);
+    return last;
+}
+
+void sl_lane_stop(struct sl_lane *lane, void (*stopped)(void *ctx), void *ctx)
+{
+    lane->stopped = stopped;
+    lane->stopped_ctx = ctx;
+    lane->stop_by_us = sl_lane_now(lane) + lane->fleet->timeout_us + STOP_GRACE_US;
+    if (leave_duties(lane)) {
+        sweep(lane, true);
+        if (lane->members) {
+            lane->leaving = true;
+            sl_members_leave(lane->members, on_left, lane);
+        }
+    }
+    /* Whoever waits is told from a timer, never from inside this call. */
+    lane->net->timer_set(lane->tick_timer, 0);
+}
+
+void sl_lane_free(struct sl_lane *lane)
+{
+    struct sl_fleet *fleet;
+
+    if (!lane)
+        return;
+    fleet = lane->fleet;
+    lane->stopped = NULL;
+    leave_duties(lane);
+    pthread_mutex_lock(&fleet->lock);
+    if (fleet->keeper == lane)
+        fleet->keeper = NULL;
+    for (unsigned i = 0; i < SL_FLEET_LANES_MAX; i++)
+        if (fleet->lanes[i] == lane)
+            fleet->lanes[i] = NULL;
+    pthread_mutex_unlock(&fleet->lock);
+    lane_fini(lane);
+}
