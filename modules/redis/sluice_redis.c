@@ -1,6 +1,6 @@
 /* sluice inside Redis: the atomic decision as a native command.
  *
- *     loadmodule /usr/lib/sluice/sluice_redis.so
+ *     loadmodule /usr/lib/x86_64-linux-gnu/sluice/sluice_redis.so          where the package puts it
  *
  *     SLUICE.DECIDE numkeys key [key ...] ask      the same words, stored bytes and answer as the script
  *                                                  (src/store/sluice.lua); both may serve one fleet at once
