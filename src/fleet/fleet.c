@@ -144,6 +144,18 @@ void sl_fleet_heard(struct sl_fleet *fleet, unsigned count, const struct sl_secr
         fleet->config.secret(fleet->config.owner, secret);
 }
 
+bool sl_fleet_secret(struct sl_fleet *fleet, struct sl_secret *ret_secret)
+{
+    bool known;
+
+    pthread_mutex_lock(&fleet->lock);
+    known = fleet->heard;
+    if (known)
+        *ret_secret = fleet->heard_secret;
+    pthread_mutex_unlock(&fleet->lock);
+    return known;
+}
+
 unsigned sl_fleet_instances(const struct sl_fleet *fleet)
 {
     return atomic_load_explicit(&fleet->instances, memory_order_relaxed);

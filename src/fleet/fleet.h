@@ -62,6 +62,9 @@ void sl_fleet_free(struct sl_fleet *fleet);
  * shared limits are degraded. */
 void sl_fleet_set_secret(struct sl_fleet *fleet, const struct sl_secret *secret);
 
+/* The secret as last heard from the store; false when it is not known. */
+bool sl_fleet_secret(struct sl_fleet *fleet, struct sl_secret *ret_secret);
+
 /* How many instances share the limits now: as last heard from the store, else as configured. */
 unsigned sl_fleet_instances(const struct sl_fleet *fleet);
 
@@ -116,6 +119,24 @@ void sl_lane_stop(struct sl_lane *lane, void (*stopped)(void *ctx), void *ctx);
 
 /* After it has stopped, or at once: what is open is answered by its failure modes. Not from a callback. Accepts NULL. */
 void sl_lane_free(struct sl_lane *lane);
+
+/* ---- looking in, and resetting */
+
+/* What sl_lane_inspect found. Buckets of the table and of the store come as struct sl_bucket_info, those of the store as one
+ * for each part of a split limit; they are valid for the call. `done` comes once and last: how many buckets there were, and
+ * how many could not be asked about. Both on the loop. */
+struct sl_lane_visitor {
+    void (*bucket)(void *ctx, const struct sl_bucket_info *info);
+    void (*done)(void *ctx, size_t n, size_t unknown);
+    void *ctx;
+};
+
+#define SL_INSPECT_BUCKETS_MAX 4096u
+
+/* As sl_limiter_inspect or, with `reset`, sl_limiter_reset: in the table and in the stores. Returns 0 (done will be called,
+ * perhaps before this returns), SL_EINVALID with field and reason, or SL_ENOMEM. */
+int sl_lane_inspect(struct sl_lane *lane, const struct sluice_request *request, bool reset,
+                    const struct sl_lane_visitor *visitor, const char **ret_field, const char **ret_why);
 
 /* ---- decisions from any thread (the library)
  *

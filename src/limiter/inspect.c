@@ -14,6 +14,7 @@ struct walk {
     uint64_t now_us;
     bool any_endpoint; /* the request names no scope */
     bool reset;        /* forget what belongs to the key, instead of telling */
+    bool (*elsewhere)(void *ctx, const struct sl_bucket_place *place); /* takes buckets of the store; may be NULL */
     void (*fn)(void *ctx, const struct sl_bucket_info *info);
     void *ctx;
     size_t n;
@@ -54,6 +55,13 @@ static void visit_bucket(struct walk *w, const struct sl_limit *limit, unsigned 
 
     if (!sl_policy_bucket(w->policy, limit, rate_idx, &w->request, endpoint, w->resolution.tier, &fp))
         return;
+    if (limit->shared && w->elsewhere) {
+        struct sl_bucket_place place = {
+            .limit = limit, .endpoint = endpoint, .rate_idx = rate_idx, .fp = fp, .request = &w->request};
+
+        w->n += w->elsewhere(w->ctx, &place);
+        return;
+    }
     if (w->reset) {
         w->n += sl_table_reset(w->limiter->table, fp);
         return;
@@ -89,9 +97,8 @@ static void visit_limit(struct walk *w, const struct sl_limit *limit)
         visit_rates(w, limit, sl_policy_endpoint_name(w->policy, i));
 }
 
-static size_t walk(struct walk *w, const struct sluice_request *request)
+static size_t walk_under(struct walk *w, const struct sl_policy *policy, const struct sluice_request *request)
 {
-    struct sl_policy *policy = sl_limiter_policy(w->limiter);
     struct sl_request_buffer buffer;
 
     w->policy = policy;
@@ -104,8 +111,16 @@ static size_t walk(struct walk *w, const struct sluice_request *request)
         if (sl_policy_ceiling(policy))
             visit_limit(w, sl_policy_ceiling(policy));
     }
-    sl_policy_unref(policy);
     return w->n;
+}
+
+static size_t walk(struct walk *w, const struct sluice_request *request)
+{
+    struct sl_policy *policy = sl_limiter_policy(w->limiter);
+    size_t n = walk_under(w, policy, request);
+
+    sl_policy_unref(policy);
+    return n;
 }
 
 size_t sl_limiter_inspect(struct sl_limiter *limiter, const struct sluice_request *request,
@@ -121,4 +136,13 @@ size_t sl_limiter_reset(struct sl_limiter *limiter, const struct sluice_request 
     struct walk w = {.limiter = limiter, .reset = true};
 
     return walk(&w, request);
+}
+
+size_t sl_limiter_walk(struct sl_limiter *limiter, const struct sl_policy *policy, const struct sluice_request *request,
+                       bool reset, void (*fn)(void *ctx, const struct sl_bucket_info *info),
+                       bool (*elsewhere)(void *ctx, const struct sl_bucket_place *place), void *ctx)
+{
+    struct walk w = {.limiter = limiter, .reset = reset, .fn = fn, .elsewhere = elsewhere, .ctx = ctx};
+
+    return walk_under(&w, policy, request);
 }

@@ -40,6 +40,21 @@ void sl_consult_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, un
                     const struct sl_consult *consult, uint64_t now_us, struct sluice_verdict *ret_verdict,
                     struct sl_report *report);
 
+/* A bucket that lies in the store. */
+struct sl_bucket_place {
+    const struct sl_limit *limit;
+    const char *endpoint;
+    unsigned rate_idx;
+    struct sl_hash128 fp;
+    const struct sluice_request *request; /* checked */
+};
+
+/* sl_limiter_inspect, or with `reset` sl_limiter_reset, under a policy the caller holds; buckets of the store are handed to
+ * `elsewhere`, and counted when it returns true. */
+size_t sl_limiter_walk(struct sl_limiter *limiter, const struct sl_policy *policy, const struct sluice_request *request,
+                       bool reset, void (*fn)(void *ctx, const struct sl_bucket_info *info),
+                       bool (*elsewhere)(void *ctx, const struct sl_bucket_place *place), void *ctx);
+
 /* Counts a decision; the caller holds `slot` and `snapshot`. `by`: the limit that sl_consult_verdict named. */
 void sl_consult_count(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
                       const struct sl_consult *consult, const struct sl_outcome *outcome, const struct sl_limit *by,
