@@ -82,7 +82,7 @@ void sl_part_undo(struct sl_fleet *fleet, struct sl_part *part)
     if (!part->decision.allowed || part->item.cost == 0)
         return;
     if (part->state == SL_PART_LEASED) {
-        sl_lease_put_back(fleet->leases, part->item.fp, part->item.cost);
+        sl_lease_put_back(fleet->leases, part->item.fp, part->item.cost, part->decision.now_us);
         part->telling.numbers.remaining += part->item.cost;
         part->state = SL_PART_KNOWN;
     } else if (part->state == SL_PART_DEGRADED) {

@@ -63,9 +63,10 @@ enum sl_lease_answer sl_lease_take(struct sl_leases *leases, const struct sl_lea
 bool sl_lease_take_last(struct sl_leases *leases, struct sl_hash128 fp, const struct sl_shape *shape, uint64_t now_us,
                         uint32_t cost, struct sl_numbers *ret_numbers);
 
-/* A request that took from the lease was rejected elsewhere: the tokens come back, dated as they were, or are lost when the
- * lease is gone (then false). */
-bool sl_lease_put_back(struct sl_leases *leases, struct sl_hash128 fp, uint32_t cost);
+/* A request that took from the lease, with now_us == taken_us, was rejected elsewhere: the tokens come back, usable as they
+ * were, or are lost when the lease or their window is gone (then false). Those whose place a renewal has taken meanwhile are
+ * not spent here again but given back by the next sweep. */
+bool sl_lease_put_back(struct sl_leases *leases, struct sl_hash128 fp, uint32_t cost, uint64_t taken_us);
 
 /* The shape under which a debit is asked of the store: may owe `ahead_us` more than the bucket's own. */
 void sl_lease_shape(const struct sl_shape *shape, const struct sl_lease_terms *terms, struct sl_shape *ret_shape);
