@@ -51,6 +51,10 @@ static void copy_model(struct chunk *chunk, struct sl_hash128 hash)
     sl_consult_move(consult, items);
     for (unsigned i = 0; i < model->n_items + model->n_dry; i++)
         sl_item_rekey(&items[i], chunk->model_hash, hash);
+    if (consult->shared) { /* a plain key has no store of its own, so the model's is right */
+        consult->key_hash.a += hash.a - chunk->model_hash.a;
+        consult->key_hash.b += hash.b - chunk->model_hash.b;
+    }
 }
 
 /* Validates and resolves a request, and makes it the model if it can be one. The chunk may turn out not to have room. */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #define RATE_STEP \
-    UINT64_C(0x9e3779b97f4a7c15) /* odd: rate indexes stay apart in the tag, and share the groups chosen by b */
-#define SPLIT_DEFAULT 4
+    UINT64_C(0x9e3779b97f4a7c15)   /* odd: rate indexes stay apart in the tag, and share the groups chosen by b */
+#define SPLIT_PARTS_MAX (1u << 20) /* of all limits of a policy and their rates: 64 MiB */
 
 /* ---- rates ------------------------------------------------------------------------------------------------------ */
 
@@ -225,26 +225,71 @@ static uint32_t largest_cost(const struct sl_policy *policy, const struct sl_lim
     return (uint32_t)most;
 }
 
+/* The n shares of x sum to x. */
+static uint32_t share(uint32_t x, unsigned n, unsigned at)
+{
+    return x / n + (at < x % n);
+}
+
+int sl_shape_split(const struct sl_shape *shape, unsigned n, unsigned at, struct sl_shape *ret_part,
+                   const char **ret_why)
+{
+    bool bucket = sl_algorithm_is_bucket((enum sl_algorithm)shape->algorithm);
+    struct sl_rate rate = {.kind = SL_RATE_LIMITED, .count = share(shape->count, n, at), .period_us = shape->period_us};
+
+    return sl_shape_init(ret_part, (enum sl_algorithm)shape->algorithm, &rate, bucket ? share(shape->limit, n, at) : 0,
+                         ret_why);
+}
+
+/* The last part has the smallest COUNT, the first the largest burst. */
+static bool parts_are_legal(const struct sl_shape *shape, unsigned n, const char **ret_why)
+{
+    struct sl_shape part;
+
+    for (unsigned at = 0; at < n; at++)
+        if (sl_shape_split(shape, n, at, &part, ret_why) != 0)
+            return false;
+    return true;
+}
+
 static void check_split(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit)
 {
     uint32_t cost = largest_cost(load->policy, limit, load->policy->written[draft->index].endpoint_id);
-    unsigned n = limit->split ? limit->split : SPLIT_DEFAULT;
+    enum sl_limit_field field = draft->given.at[SL_LF_SPLIT] ? SL_LF_SPLIT : SL_LF_COORDINATION;
+    unsigned n = sl_limit_n_parts(limit);
+    const char *why;
 
-    for (unsigned i = 0; i < limit->n_rates; i++)
-        if (limit->shapes[i].limit < UINT64_C(10) * cost * n) {
-            sl_limit_error(load, draft, draft->given.at[SL_LF_SPLIT] ? SL_LF_SPLIT : SL_LF_COORDINATION,
+    for (unsigned i = 0; i < limit->n_rates; i++) {
+        const struct sl_shape *shape = &limit->shapes[i];
+
+        if (shape->limit < UINT64_C(10) * cost * n) {
+            sl_limit_error(load, draft, field,
                            "%u split in %u leaves less than 10 times the largest cost, %u: it would reject early; "
                            "use a larger burst, at most %u parts, or another coordination",
-                           limit->shapes[i].limit, n, cost, limit->shapes[i].limit / (10 * (cost ? cost : 1)));
+                           shape->limit, n, cost, shape->limit / (10 * (cost ? cost : 1)));
             return;
         }
+        if (shape->count < n || shape->limit < n) {
+            sl_limit_error(load, draft, field, "a %s of %u cannot be split in %u: every part needs at least 1",
+                           shape->count < n ? "COUNT" : "burst", shape->count < n ? shape->count : shape->limit, n);
+            return;
+        }
+        if (!parts_are_legal(shape, n, &why)) {
+            sl_limit_error(load, draft, field, "split in %u: %s", n, why);
+            return;
+        }
+    }
+    load->n_parts += (size_t)n * limit->n_rates;
+    if (load->n_parts > SPLIT_PARTS_MAX)
+        sl_limit_error(load, draft, field, "the limits of a policy are split in at most %u parts altogether",
+                       SPLIT_PARTS_MAX);
 }
 
 static void check_coordination(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit)
 {
     bool leasable = limit->algorithm == SL_TOKEN_BUCKET || limit->algorithm == SL_FIXED_WINDOW;
 
-    if (!sl_limit_draft_knows(&load->draft, draft, SL_LF_COORDINATION) || limit->kind != SL_RATE_LIMITED)
+    if (!sl_limit_draft_knows(&load->draft, draft, SL_LF_COORDINATION) || limit->n_rates == 0)
         return;
     if ((limit->coordination == SL_COORD_LEASED || limit->coordination == SL_COORD_SYNCED) && !leasable)
         sl_limit_error(load, draft, SL_LF_COORDINATION,

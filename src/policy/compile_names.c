@@ -169,6 +169,29 @@ static void compile_keys(struct sl_load *load)
     }
 }
 
+/* Keys with a store of their own: of no interest where there is no store. */
+static void compile_dedicated(struct sl_load *load)
+{
+    struct sl_policy *policy = load->policy;
+    const struct sl_draft *draft = &load->draft;
+
+    for (size_t i = 0; policy->has_store && i < draft->n_dedicated; i++)
+        for (size_t k = 0; k < draft->dedicated[i].keys.n; k++) {
+            const struct sl_placed_text *key = &draft->dedicated[i].keys.list[k];
+
+            policy->keys.list[add_key(policy, key->text, key->len)].store = (uint16_t)(i + 1);
+        }
+}
+
+static size_t count_dedicated(const struct sl_draft *draft)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < draft->n_dedicated; i++)
+        n += draft->dedicated[i].keys.n;
+    return n;
+}
+
 static bool init_sets(struct sl_load *load)
 {
     struct sl_policy *policy = load->policy;
@@ -179,7 +202,7 @@ static bool init_sets(struct sl_load *load)
     load->reader.nomem |= sl_name_set_init(&policy->tiers, arena, n + draft->tiers.n_keys + 2) != 0 ||
                           sl_name_set_init(&policy->key_types, arena, n + SL_KEY_TYPES_MAX + 3) != 0 ||
                           sl_name_set_init(&policy->labels, arena, SL_LABEL_NAMES_MAX) != 0 ||
-                          sl_keys_init(&policy->keys, arena, n + draft->tiers.n_keys) != 0;
+                          sl_keys_init(&policy->keys, arena, n + draft->tiers.n_keys + count_dedicated(draft)) != 0;
     return !load->reader.nomem;
 }
 
@@ -242,5 +265,6 @@ void sl_compile_names(struct sl_load *load)
     for (size_t i = 0; i < draft->n_limits; i++)
         if (draft->limits[i].key)
             policy->written[i].key_id = add_key(policy, draft->limits[i].key, strlen(draft->limits[i].key));
+    compile_dedicated(load);
     hash_all(load);
 }

@@ -75,6 +75,7 @@ struct sl_load {
     struct sl_policy *policy;
     const struct sl_policy_options *options;
     size_t errors_before;
+    size_t n_parts; /* of split limits */
 };
 
 static inline bool sl_load_failed(const struct sl_load *load)
@@ -100,10 +101,23 @@ void sl_compile_identity(struct sl_load *load);
 void sl_check_keys(struct sl_load *load);      /* keys of type address in their one spelling; dedicated keys */
 void sl_compile_names(struct sl_load *load);   /* layers, tiers, key types, labels, endpoints, keys; hashes */
 void sl_compile_limits(struct sl_load *load);  /* rates under the ceiling, coordination, seeds */
+void sl_compile_shared(struct sl_load *load);  /* what a shared store needs; only without errors */
 void sl_check_limits(struct sl_load *load);    /* duplicate names and matchers, references */
 void sl_compile_index(struct sl_load *load);   /* the tables of resolution; only without errors */
 void sl_lint_settings(struct sl_load *load);   /* warnings about single settings */
 void sl_lint_resolution(struct sl_load *load); /* warnings about limits that compete; only without errors */
+
+/* Parts of a limit that is split. */
+#define SL_SPLIT_DEFAULT 4u
+static inline unsigned sl_limit_n_parts(const struct sl_limit *limit)
+{
+    return limit->split ? limit->split : SL_SPLIT_DEFAULT;
+}
+
+/* Part `at` of a shape in n: COUNT and burst of all parts sum exactly to the shape's, and differ by one at most. Returns 0,
+ * or SL_EINVALID with *ret_why when a part is out of range. */
+int sl_shape_split(const struct sl_shape *shape, unsigned n, unsigned at, struct sl_shape *ret_part,
+                   const char **ret_why);
 
 /* The fields of a matcher that a limit names, as bits. */
 #define SL_NAMES_KEY 8u

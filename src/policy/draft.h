@@ -160,6 +160,7 @@ struct sl_draft {
 
 #define SL_POLICY_LIMITS_MAX 100000
 #define SL_POLICY_ENDPOINTS_MAX 100000
+#define SL_POLICY_DEDICATED_MAX 15u /* as many as an instance can have connections to, beside the main store */
 
 /* Index of each field of the document, of `identity`, of `tiers` and of `ceiling` in their tables. */
 enum sl_policy_field {

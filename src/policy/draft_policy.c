@@ -151,8 +151,9 @@ static bool read_ceiling(struct sl_reader *r, const struct sl_node *value, const
 
 static bool read_store(struct sl_reader *r, const struct sl_node *value, const struct sl_field *field, void *target)
 {
-    static const char *const schemes[] = {"redis://", "rediss://", "redis+unix://", "redis+sentinel://",
-                                          "redis+cluster://"};
+    static const char *const schemes[] = {"redis://",          "rediss://",        "redis+unix://",
+                                          "redis+sentinel://", "redis+cluster://", "rediss+sentinel://",
+                                          "rediss+cluster://"};
 
     if (!sl_read_is_text(r, value, (size_t)field->max))
         return false;
@@ -180,6 +181,8 @@ static bool read_dedicated(struct sl_reader *r, const struct sl_node *value, con
     (void)field;
     if (!sl_read_is_list(r, value))
         return false;
+    if (value->n > SL_POLICY_DEDICATED_MAX)
+        return sl_read_error(r, value, "at most %u dedicated stores, not %zu", SL_POLICY_DEDICATED_MAX, value->n);
     draft->dedicated = sl_read_alloc(r, value->n, sizeof *draft->dedicated);
     for (const struct sl_node *item = value->first; item && draft->dedicated; item = item->next) {
         size_t base = sl_path_index(&r->path, draft->n_dedicated);

@@ -43,7 +43,7 @@ uint32_t sl_keys_add(struct sl_keys *keys, struct sl_hash128 hash, const char *k
 
     if (!slot->number) {
         assert(2 * ((uint64_t)keys->n + 1) <= keys->mask + 1);
-        keys->list[++keys->n] = (struct sl_key_entry){.key = key, .len = (uint32_t)len};
+        keys->list[++keys->n] = (struct sl_key_entry){.key = key, .len = (uint16_t)len};
         *slot = (struct sl_key_slot){.hash = hash.a, .number = keys->n};
         keys->present[hash.b & keys->mask] |= presence_bit(hash);
     }

@@ -1,5 +1,5 @@
-/* The keys a policy names: those with a tier (keys, keys_file) and those with limits of their own, each with a number
- * from 1.
+/* The keys a policy names: those with a tier (keys, keys_file), those with limits of their own, and, in a policy with
+ * a store, those with a store of their own; each with a number from 1.
  *
  * Found by the keyed hash of their bytes, then compared byte by byte. Filled by one load, then read only. */
 #ifndef SL_POLICY_KEYS_H
@@ -13,8 +13,9 @@
 
 struct sl_key_entry {
     const char *key; /* borrowed from the policy's arena */
-    uint32_t len;
-    uint32_t tier; /* number of the tier, 0: in no table */
+    uint16_t len;
+    uint16_t store; /* 1 + index in `dedicated`; 0: the main store */
+    uint32_t tier;  /* number of the tier, 0: in no table */
 };
 
 struct sl_key_slot {

@@ -66,6 +66,7 @@ static void compile(struct sl_load *load)
     sl_lint_settings(load);
     if (sl_load_failed(load))
         return;
+    sl_compile_shared(load);
     sl_compile_index(load);
     if (!load->reader.nomem)
         sl_lint_resolution(load);
@@ -197,6 +198,17 @@ const char *sl_policy_keys_file(const struct sl_policy *policy)
 const char *sl_policy_hash(const struct sl_policy *policy)
 {
     return policy->hash;
+}
+
+size_t sl_policy_n_dedicated(const struct sl_policy *policy)
+{
+    return policy->n_dedicated;
+}
+
+const char *sl_policy_dedicated_store(const struct sl_policy *policy, size_t index)
+{
+    assert(index < policy->n_dedicated);
+    return policy->dedicated[index].store;
 }
 
 size_t sl_policy_n_endpoints(const struct sl_policy *policy)

@@ -57,8 +57,8 @@ struct sl_limit_shared {
     struct sl_shape filters[SL_RATES_MAX]; /* pre-filter of each rate: a token bucket of local_factor x the limit; unset
                                               when per_instance */
     uint64_t lease_block;                  /* tokens; 0: 2 % of the burst divided by the instances */
-    uint64_t lease_ttl_us, sync_interval_us; /* defaults filled in */
-    unsigned n_parts;                        /* `split` only, else 0 */
+    uint64_t lease_ttl_us, sync_interval_us;    /* defaults filled in */
+    unsigned n_parts;                           /* `split` only, else 0 */
     const struct sl_shape *parts[SL_RATES_MAX]; /* of each rate: n_parts shapes that sum exactly to the limit */
 };
 
@@ -237,6 +237,12 @@ static inline struct sl_hash128 sl_item_owner(const struct sl_item *item, struct
 bool sl_policy_bucket(const struct sl_policy *policy, const struct sl_limit *limit, unsigned rate_idx,
                       const struct sluice_request *request, const char *endpoint, const char *tier,
                       struct sl_hash128 *ret_fp);
+
+/* Likewise, in a policy with a store: whose bucket that is, and its store (as in struct sl_resolution). `fp` is its
+ * fingerprint. */
+bool sl_policy_bucket_owner(const struct sl_policy *policy, const struct sl_limit *limit,
+                            const struct sluice_request *request, const struct sl_hash128 *fp,
+                            struct sl_hash128 *ret_owner, unsigned *ret_store);
 
 /* Names of the tables behind resolution, for `show`, metrics and inspection. */
 size_t sl_policy_n_endpoints(const struct sl_policy *policy);

@@ -350,6 +350,14 @@ static void resolve_layers_apart(struct sl_subject *s, struct sl_resolution *r)
     }
 }
 
+/* Whom the buckets belong to, and where the store keeps them. */
+static void add_owner(struct sl_subject *s, struct sl_resolution *r)
+{
+    r->key_hash = key_dimension(s);
+    r->address_hash = s->have_address ? s->address_hash : (struct sl_hash128){0, 0};
+    r->store = s->policy->keys.list[s->key].store;
+}
+
 void sl_policy_resolve(const struct sl_policy *policy, const struct sluice_request *request, struct sl_resolution *r)
 {
     struct sl_subject s;
@@ -368,12 +376,12 @@ void sl_policy_resolve(const struct sl_policy *policy, const struct sluice_reque
         resolve_layers_apart(&s, r);
     else
         resolve_layers(&s, r);
-    if (!r->unmatched)
-        return;
-    if (policy->unmatched_deny)
+    if (r->unmatched && policy->unmatched_deny)
         r->denied = true;
-    else if (policy->has_ceiling)
+    else if (r->unmatched && policy->has_ceiling)
         r->n_items = add_items(&s, &policy->ceiling, r->items);
+    if (policy->has_store)
+        add_owner(&s, r);
 }
 
 bool sl_policy_bucket(const struct sl_policy *policy, const struct sl_limit *limit, unsigned rate_idx,
@@ -395,5 +403,23 @@ bool sl_policy_bucket(const struct sl_policy *policy, const struct sl_limit *lim
     if ((limit->per & SL_PER_ADDRESS) && !s.address)
         return false;
     *ret_fp = sl_hash_join(sl_subject_bucket(&s, limit), limit->seeds[rate_idx]);
+    return true;
+}
+
+bool sl_policy_bucket_owner(const struct sl_policy *policy, const struct sl_limit *limit,
+                            const struct sluice_request *request, const struct sl_hash128 *fp,
+                            struct sl_hash128 *ret_owner, unsigned *ret_store)
+{
+    struct sl_item item = {.limit = limit, .fp = *fp};
+    struct sl_hash128 address = {0, 0};
+    struct sl_subject s;
+
+    sl_subject_init(&s, policy, request);
+    if ((limit->per & SL_PER_ADDRESS) && !s.address)
+        return false;
+    if (limit->per & SL_PER_ADDRESS)
+        address = address_dimension(&s);
+    *ret_owner = sl_item_owner(&item, key_dimension(&s), address);
+    *ret_store = policy->keys.list[s.key].store;
     return true;
 }
