@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """What one decision costs the store: CPU time of redis-server (user + system) per decision, by ways to decide.
 
-    bench/store_cpu.py [--module build/modules/sluice_redis.so] [--runs 5] [--decisions 160000] [--json]
+    bench/store_cpu.py [--module build/modules/sluice_redis.so] [--runs 5] [--decisions 160000] [--json] [--enforce]
 
 Every way decides the same stream: token buckets that all exist, half of the decisions rejected, 16 commands on their way at a time. `random` goes over
 100,000 keys at random, `hot` over two. The textbook script writes at every call, as it is printed everywhere; beside it runs one that spares itself the
 writing when it rejects. The ways take turns within each run, and each ratio is taken within its run, against the textbook script beside it; what is printed
-is the median of the runs. Nothing is asserted; the figures are this machine's."""
+is the median of the runs. With --enforce the status is 1 when a ratio is above its bound."""
 import argparse
 import hashlib
 import json
@@ -23,6 +23,11 @@ import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PIPELINE = 16
+# Of the textbook script's CPU a decision, at most.
+BOUNDS = {
+    "random": {"script": 0.85, "script, 16 in one call": 0.50, "module": 0.30},
+    "hot": {"script": 0.85, "script, 16 in one call": 0.50, "module": 0.25},
+}
 
 # The script that is in a hundred articles: a hash of tokens and time, refilled, written and given a time to live at every call.
 TEXTBOOK_START = b"""
@@ -189,6 +194,7 @@ def main():
     parser.add_argument("--decisions", type=int, default=160_000)
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--enforce", action="store_true")
     options = parser.parse_args()
     server = Server(options.module)
     report = {}
@@ -200,16 +206,26 @@ def main():
     out = {}
     for load, result in report.items():
         base = result["textbook script"]
-        out[load] = {name: {"us": statistics.median(us), "ratio": statistics.median(x / y for x, y in zip(us, base))} for name, us in result.items()}
+        out[load] = {
+            name: {"us": statistics.median(us), "ratio": statistics.median(x / y for x, y in zip(us, base)), "bound": BOUNDS[load].get(name)}
+            for name, us in result.items()
+        }
+    missed = [name for rows in out.values() for name, row in rows.items() if row["bound"] and row["ratio"] > row["bound"]]
     if options.json:
         json.dump(out, sys.stdout, indent=1)
         print()
-        return
+    else:
+        print_report(out, options)
+    return 1 if missed and options.enforce else 0
+
+
+def print_report(out, options):
     print(f"redis-server CPU per decision, pipeline {PIPELINE}, half rejected, medians of {options.runs} runs of {options.decisions}")
     for load, rows in out.items():
         print(f"{load} ({options.keys if load == 'random' else 2} keys)")
         for name, row in rows.items():
-            print(f"  {name:24} {row['us']:6.2f} us  {row['ratio']:.2f} of the textbook script")
+            bound = f"  (bound {row['bound']:.2f})" if row["bound"] else ""
+            print(f"  {name:24} {row['us']:6.2f} us  {row['ratio']:.2f} of the textbook script{bound}")
 
 
-main()
+sys.exit(main())
