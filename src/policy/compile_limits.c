@@ -279,8 +279,7 @@ static void check_split(struct sl_load *load, const struct sl_limit_draft *draft
             return;
         }
     }
-    load->n_parts += (size_t)n * limit->n_rates;
-    if (load->n_parts > SPLIT_PARTS_MAX)
+    if (load->n_parts <= SPLIT_PARTS_MAX && (load->n_parts += (size_t)n * limit->n_rates) > SPLIT_PARTS_MAX)
         sl_limit_error(load, draft, field, "the limits of a policy are split in at most %u parts altogether",
                        SPLIT_PARTS_MAX);
 }

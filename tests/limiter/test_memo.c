@@ -54,6 +54,28 @@ static void a_request_is_kept_when_it_comes_twice(void **state)
     assert_int_equal(cost, 7);
 }
 
+static void what_the_shared_tier_needs_is_kept_too(void **state)
+{
+    struct sluice_request request = kit_request("k", "GET /", 1);
+    struct sl_memo_query query;
+    struct sl_item item;
+    struct sl_consult consult = answer(&item, 7);
+    const struct sl_consult *found;
+
+    (void)state;
+    memset(&memo, 0, sizeof memo);
+    consult.shared = true;
+    consult.store = 3;
+    consult.key_hash = (struct sl_hash128){1, 2};
+    consult.address_hash = (struct sl_hash128){4, 5};
+    while (!(found = sl_memo_find(&memo, &request, &query)))
+        sl_memo_offer(&query, &request, &consult);
+    assert_true(found->shared);
+    assert_int_equal(found->store, 3);
+    assert_true(found->key_hash.a == 1 && found->key_hash.b == 2);
+    assert_true(found->address_hash.a == 4 && found->address_hash.b == 5);
+}
+
 static void keys_that_never_come_again_drive_nobody_out(void **state)
 {
     struct sluice_request hot = kit_request("hot", "GET /", 1);
@@ -253,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_is_kept_when_it_comes_twice),
+        cmocka_unit_test(what_the_shared_tier_needs_is_kept_too),
         cmocka_unit_test(keys_that_never_come_again_drive_nobody_out),
         cmocka_unit_test(every_field_tells_requests_apart),
         cmocka_unit_test(what_is_long_or_labelled_or_wide_is_not_kept),
