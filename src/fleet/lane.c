@@ -30,11 +30,12 @@ static int open_client(struct sl_lane_store *store, char *why, size_t why_size)
 {
     struct sl_lane *lane = store->lane;
     struct sl_fleet *fleet = lane->fleet;
+    size_t script_len;
     struct sl_client_config config = {
         .net = lane->net,
         .alloc = &fleet->alloc,
         .url = fleet->stores[store->index],
-        .script = sl_script_text(NULL),
+        .script = sl_script_text(&script_len),
         .script_sha1 = sl_script_sha1(),
         .module_command = MODULE_COMMAND,
         .timeout_us = fleet->timeout_us,
@@ -206,8 +207,13 @@ static void lane_fini(struct sl_lane *lane)
 {
     const struct sl_net *net = lane->net;
 
-    for (unsigned i = 0; i < SL_STORES_MAX; i++)
-        sl_client_free(lane->stores[i].client);
+    for (unsigned i = 0; i < SL_STORES_MAX; i++) {
+        struct sl_client *client = lane->stores[i].client;
+
+        lane->stores[i].client = NULL; /* what its end answers asks for nothing any more */
+        lane->stores[i].tried = true;
+        sl_client_free(client);
+    }
     sl_members_free(lane->members);
     sl_lane_unload(lane);
     net->timer_free(lane->flush_timer);
