@@ -134,11 +134,11 @@ static void test_filter_ends_a_flood_before_the_store(void **state)
     open_fleet(yaml, 1);
     for (unsigned i = 0; i < 100; i++)
         fleet_begin(&kit.instances[0], &request, &decided[i]);
-    for (unsigned i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < 100; i++)
         near += decided[i].done && !decided[i].verdict.allowed;
-        fleet_finish(&kit, &decided[i]);
-    }
     assert_int_equal(near, 80); /* twice the limit passed */
+    for (unsigned i = 0; i < 100; i++)
+        fleet_finish(&kit, &decided[i]);
     fleet_close(&kit);
 }
 
@@ -175,12 +175,6 @@ static void test_a_local_layer_rejects_before_the_store_is_asked(void **state)
     fleet_close(&kit);
 }
 
-static bool has_given_back(void *ctx)
-{
-    (void)ctx;
-    return fleet_check(&kit.instances[0], "whale", NULL, 0).remaining == 20;
-}
-
 static void test_charges_in_another_store_are_given_back(void **state)
 {
     struct redis other = redis_start(NULL);
@@ -203,7 +197,6 @@ static void test_charges_in_another_store_are_given_back(void **state)
              address(&other));
     fleet_reload(&kit, yaml);
     assert_int_equal(fleet_check(&kit.instances[0], "whale", NULL, 0).remaining, 49);
-    (void)has_given_back;
     fleet_close(&kit);
     redis_stop(&other);
 }
@@ -211,8 +204,8 @@ static void test_charges_in_another_store_are_given_back(void **state)
 static void test_dry_run_asks_and_never_rejects(void **state)
 {
     static const char yaml[] = "limits:\n"
-                               "  - {name: live, rate: 50/h, burst: 50, coordination: shared, local_factor: 1000}\n"
-                               "  - {name: trial, rate: 5/h, burst: 5, coordination: shared, mode: dry_run}\n";
+                               "  - {name: trial, rate: 5/h, burst: 5, coordination: shared, mode: dry_run}\n"
+                               "  - {name: live, rate: 50/h, burst: 50, coordination: shared, local_factor: 1000}\n";
     struct sluice_verdict v;
 
     (void)state;
@@ -329,19 +322,19 @@ static void test_failure_modes(void **state)
     fleet_run_ms(&kit, 2500); /* two heartbeats: each knows of the other */
     assert_int_equal(sl_fleet_instances(kit.instances[0].fleet), 2);
     kill(own.pid, SIGSTOP);
-    for (unsigned i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < 60; i++) { /* less than the pre-filter holds */
         v = check_type(&kit.instances[0], "o", "k");
         assert_true(v.allowed);
         assert_int_equal(v.source, SLUICE_DEGRADED);
         assert_int_equal(v.remaining, -1);
     }
-    for (unsigned i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < 60; i++) {
         v = check_type(&kit.instances[0], "c", "k");
         assert_false(v.allowed);
         assert_int_equal(v.reason, SLUICE_REASON_STORE_UNAVAILABLE);
         assert_true(v.retry_after_ms >= 1000);
     }
-    for (unsigned i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < 60; i++) {
         v = check_type(&kit.instances[0], "l", "k");
         allowed += v.allowed;
         assert_int_equal(v.source, SLUICE_DEGRADED);
