@@ -48,6 +48,9 @@ struct sl_fleet_config {
      * (sl_policy_options.secret) and put in force; until then every shared limit is degraded. On a lane's thread. */
     void (*secret)(void *owner, const struct sl_secret *secret);
     void (*event)(void *owner, const struct sl_fleet_event *event); /* NULL: nobody cares */
+    /* A sentence about something under the fleet's own names that is not ours, once at each change; may be NULL. On a lane's
+     * thread. */
+    void (*odd)(void *owner, const char *text);
     void *owner;
 };
 
@@ -77,13 +80,14 @@ struct sl_fleet_stats {
     uint64_t asked;         /* bucket decisions asked of the store */
     uint64_t operations;    /* groups sent: merged requests count once; refunds, renewals and returns count too */
     uint64_t renewals, returns, refunds;
-    uint64_t tokens_lost;       /* leased tokens that were never given back, or asked for without an answer */
-    uint64_t refunds_lost;      /* charges that could not be given back */
-    uint64_t degraded;          /* bucket decisions by a failure mode */
-    uint64_t foreign;           /* buckets whose key held something that is not ours */
-    uint64_t leases_active;     /* buckets leased now */
-    uint64_t instances;         /* as sl_fleet_instances */
-    bool secret_known, reached; /* reached: a lane has a ready connection to the main store */
+    uint64_t tokens_lost;   /* leased tokens that were never given back, or asked for without an answer */
+    uint64_t refunds_lost;  /* charges that could not be given back */
+    uint64_t degraded;      /* bucket decisions by a failure mode */
+    uint64_t foreign;       /* buckets whose key held something that is not ours */
+    uint64_t leases_active; /* buckets leased now */
+    uint64_t instances;     /* as sl_fleet_instances */
+    bool secret_known;      /* and the policy is compiled under it */
+    bool reached;           /* a lane has a ready connection to the main store */
 };
 void sl_fleet_stats(struct sl_fleet *fleet, struct sl_fleet_stats *ret_stats);
 
@@ -113,8 +117,9 @@ int sl_lane_check(struct sl_lane *lane, const struct sluice_request *request, st
 /* The main store is reached and the fleet's secret is known. */
 bool sl_lane_ready(const struct sl_lane *lane);
 
-/* Gives the leases back that this lane is the last to look after, says goodbye to the fleet, and answers what is open. Calls
- * stopped when all of it is done or its deadline has passed; new requests are decided by their failure modes. */
+/* Gives the leases back that this lane is the last to look after, says goodbye to the fleet, and waits for what is open. Calls
+ * stopped, from a timer, when all of it is done or its deadline has passed; it may free the lane. New requests are decided by
+ * their failure modes. */
 void sl_lane_stop(struct sl_lane *lane, void (*stopped)(void *ctx), void *ctx);
 
 /* After it has stopped, or at once: what is open is answered by its failure modes. Not from a callback. Accepts NULL. */

@@ -80,6 +80,14 @@ static void on_heard(void *owner, unsigned count, const struct sl_secret *secret
     sl_fleet_heard(lane->fleet, count, secret);
 }
 
+static void on_odd(void *owner, const char *text)
+{
+    struct sl_fleet *fleet = ((struct sl_lane *)owner)->fleet;
+
+    if (fleet->config.odd)
+        fleet->config.odd(fleet->config.owner, text);
+}
+
 /* Called with the fleet's lock held. */
 static void become_keeper(struct sl_lane *lane)
 {
@@ -165,6 +173,13 @@ static void on_flush(void *owner)
     sl_lane_flush(owner);
 }
 
+static bool is_done(const struct sl_lane *lane)
+{
+    bool busy = lane->n_flights > 0 || lane->n_crates_out > 0 || lane->crates || lane->leaving;
+
+    return !busy || sl_lane_now(lane) >= lane->stop_by_us;
+}
+
 static void on_tick(void *owner)
 {
     struct sl_lane *lane = owner;
@@ -173,7 +188,12 @@ static void on_tick(void *owner)
     lane->net->timer_set(lane->tick_timer, sl_lane_now(lane) + TICK_US);
     atomic_store(&lane->reached, lane->stores[0].client && sl_client_ready(lane->stores[0].client));
     if (lane->stopping) {
-        sl_lane_look_done(lane);
+        void (*stopped)(void *ctx) = lane->stopped;
+
+        if (stopped && is_done(lane)) {
+            lane->stopped = NULL;
+            stopped(lane->stopped_ctx); /* which may free the lane */
+        }
         return;
     }
     if (fleet->keeper != lane)
@@ -274,18 +294,11 @@ static void on_left(void *owner)
     sl_lane_look_done(lane);
 }
 
+/* Whoever waits is told from a timer, never from inside a call of his or a callback of the client's. */
 void sl_lane_look_done(struct sl_lane *lane)
 {
-    void (*stopped)(void *ctx) = lane->stopped;
-    uint64_t now_us;
-
-    if (!lane->stopping || !stopped)
-        return;
-    now_us = sl_lane_now(lane);
-    if ((lane->n_flights > 0 || lane->n_crates_out > 0 || lane->crates || lane->leaving) && now_us < lane->stop_by_us)
-        return;
-    lane->stopped = NULL;
-    stopped(lane->stopped_ctx);
+    if (lane->stopping && lane->stopped && is_done(lane))
+        lane->net->timer_set(lane->tick_timer, 0);
 }
 
 /* Gives up what this lane does for the whole fleet. Returns true when it is the last one running. */
@@ -320,7 +333,6 @@ void sl_lane_stop(struct sl_lane *lane, void (*stopped)(void *ctx), void *ctx)
             sl_members_leave(lane->members, on_left, lane);
         }
     }
-    /* Whoever waits is told from a timer, never from inside this call. */
     lane->net->timer_set(lane->tick_timer, 0);
 }
 
