@@ -101,7 +101,10 @@ static void become_keeper(struct sl_lane *lane)
         .secret = fleet->heard          ? &fleet->heard_secret
                   : fleet->policy_given ? &fleet->policy_secret
                                         : NULL,
+        .timeout_us = fleet->timeout_us,
+        .instances = sl_fleet_instances(fleet),
         .heard = on_heard,
+        .odd = on_odd,
         .owner = lane,
     };
 
