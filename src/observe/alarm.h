@@ -1,0 +1,57 @@
+/* Alarms: what an operator should be woken by, as few states as there are things to do about them.
+ *
+ * An alarm is raised as soon as its condition is seen, and ends when the condition has not been there for its hold: one
+ * that comes and goes is one alarm, not a hundred. What each means and what to do is in docs/runbook.md, under its name.
+ * Time is an argument: any clock that does not step back. Any thread. */
+#ifndef SL_OBSERVE_ALARM_H
+#define SL_OBSERVE_ALARM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* name (the label of sluice_alarm, and the heading in docs/runbook.md), hold in seconds, meaning */
+#define SL_ALARM_MAP(X)                                                                \
+    X(STORE_UNAVAILABLE, "store_unavailable", 5,                                       \
+      "the store is not reached, or the fleet's secret is not known: limits "          \
+      "that are shared are decided by their failure modes")                            \
+    X(BREAKER_OPEN, "breaker_open", 5,                                                 \
+      "a shard of the store fails or is too slow, and is not asked until it recovers") \
+    X(STORE_FAILOVER, "store_failover", 60,                                            \
+      "another server has become the master: counts it had not yet received are lost")
+
+enum sl_alarm {
+#define X(id, name, hold_s, meaning) SL_ALARM_##id,
+    SL_ALARM_MAP(X)
+#undef X
+        SL_ALARMS
+};
+
+const char *sl_alarm_name(enum sl_alarm alarm);
+const char *sl_alarm_meaning(enum sl_alarm alarm); /* a clause for people */
+
+struct sl_alarm_state {
+    bool raised;
+    uint64_t since_us; /* of the last change; 0: never raised */
+    uint64_t seen_us;  /* when its condition was last seen */
+    uint64_t count;    /* times raised */
+};
+
+struct sl_alarms {
+    pthread_mutex_t lock;
+    struct sl_alarm_state states[SL_ALARMS];
+};
+
+void sl_alarms_init(struct sl_alarms *alarms);
+void sl_alarms_fini(struct sl_alarms *alarms);
+
+/* The condition is there now. Returns true when that raises the alarm. */
+bool sl_alarm_raise(struct sl_alarms *alarms, enum sl_alarm alarm, uint64_t now_us);
+
+/* The condition is not there now. Returns true when that ends the alarm: when it has been gone for the hold. To be called
+ * every now and then. */
+bool sl_alarm_rest(struct sl_alarms *alarms, enum sl_alarm alarm, uint64_t now_us);
+
+struct sl_alarm_state sl_alarm_read(struct sl_alarms *alarms, enum sl_alarm alarm);
+
+#endif
