@@ -16,7 +16,7 @@
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct sl_conn *conn = (struct sl_conn *)handle;
+    struct sl_http_conn *conn = (struct sl_http_conn *)handle;
 
     sl_buf_fini(&conn->in);
     sl_buf_fini(&conn->out);
@@ -25,36 +25,36 @@ static void on_closed(uv_handle_t *handle)
     free(conn);
 }
 
-void sl_conn_close(struct sl_conn *conn)
+void sl_http_conn_close(struct sl_http_conn *conn)
 {
-    if (conn->state == SL_CONN_CLOSED)
+    if (conn->state == SL_HTTP_CONN_CLOSED)
         return;
-    conn->state = SL_CONN_CLOSED;
+    conn->state = SL_HTTP_CONN_CLOSED;
     sl_wheel_remove(&conn->timer);
     sl_worker_removed(conn->worker, conn);
     uv_close((uv_handle_t *)&conn->poll, on_closed);
     close(conn->fd);
 }
 
-bool sl_conn_is_idle(const struct sl_conn *conn)
+bool sl_http_conn_is_idle(const struct sl_http_conn *conn)
 {
     return !conn->partial && conn->in.len == 0 && conn->out.len == 0 && !conn->closing &&
-           conn->state < SL_CONN_LINGER && (!conn->tls || sl_tls_ready(conn->tls)) &&
+           conn->state < SL_HTTP_CONN_LINGER && (!conn->tls || sl_tls_ready(conn->tls)) &&
            (!conn->h2 || sl_http2_n_streams(conn->h2) == 0);
 }
 
-uint64_t sl_conn_idle_ms(const struct sl_conn *conn)
+uint64_t sl_http_conn_idle_ms(const struct sl_http_conn *conn)
 {
     return sl_worker_now(conn->worker) + conn->worker->limits->idle_timeout_ms - conn->timer.deadline_ms;
 }
 
 /* When this connection is next to be looked at if nothing happens. */
-static uint64_t deadline_of(const struct sl_conn *conn)
+static uint64_t deadline_of(const struct sl_http_conn *conn)
 {
     const struct sl_server_limits *limits = conn->worker->limits;
     uint64_t at = sl_worker_now(conn->worker) + limits->idle_timeout_ms;
 
-    if (conn->state == SL_CONN_LINGER)
+    if (conn->state == SL_HTTP_CONN_LINGER)
         return conn->progress_ms + LINGER_MS;
     if (conn->out.len)
         return conn->progress_ms + limits->write_timeout_ms;
@@ -68,16 +68,16 @@ static uint64_t deadline_of(const struct sl_conn *conn)
 }
 
 /* Polls for what can go on: writing while an answer waits, else reading. */
-void sl_conn_rearm(struct sl_conn *conn)
+void sl_http_conn_rearm(struct sl_http_conn *conn)
 {
     int events = conn->out.len ? UV_WRITABLE : UV_READABLE;
 
-    if (conn->state == SL_CONN_CLOSED)
+    if (conn->state == SL_HTTP_CONN_CLOSED)
         return;
     if (events != conn->events) {
         conn->events = events;
-        if (uv_poll_start(&conn->poll, events, sl_conn_on_ready)) {
-            sl_conn_close(conn);
+        if (uv_poll_start(&conn->poll, events, sl_http_conn_on_ready)) {
+            sl_http_conn_close(conn);
             return;
         }
     }
@@ -87,19 +87,19 @@ void sl_conn_rearm(struct sl_conn *conn)
 /* ---- out ---- */
 
 /* Everything is sent on a connection that is to end: close, or wait for the client to have read it. */
-void sl_conn_end(struct sl_conn *conn)
+void sl_http_conn_end(struct sl_http_conn *conn)
 {
-    if (conn->eof || conn->state == SL_CONN_LINGER || shutdown(conn->fd, SHUT_WR)) {
-        sl_conn_close(conn);
+    if (conn->eof || conn->state == SL_HTTP_CONN_LINGER || shutdown(conn->fd, SHUT_WR)) {
+        sl_http_conn_close(conn);
         return;
     }
-    conn->state = SL_CONN_LINGER;
+    conn->state = SL_HTTP_CONN_LINGER;
     conn->progress_ms = sl_worker_now(conn->worker);
     sl_buf_fini(&conn->in);
 }
 
 /* Sends as much of data as the socket takes now. Returns how much, or -1: the connection is gone. */
-static ssize_t send_some(struct sl_conn *conn, const char *data, size_t len)
+static ssize_t send_some(struct sl_http_conn *conn, const char *data, size_t len)
 {
     ssize_t n;
 
@@ -112,19 +112,19 @@ static ssize_t send_some(struct sl_conn *conn, const char *data, size_t len)
 }
 
 /* Sends what waits in conn->out. Returns false when the connection was closed. */
-bool sl_conn_send_waiting(struct sl_conn *conn)
+bool sl_http_conn_send_waiting(struct sl_http_conn *conn)
 {
     ssize_t n;
 
     if (conn->out.failed) {
-        sl_conn_close(conn);
+        sl_http_conn_close(conn);
         return false;
     }
     if (!conn->out.len)
         return true;
     n = send_some(conn, conn->out.data, conn->out.len);
     if (n < 0) {
-        sl_conn_close(conn);
+        sl_http_conn_close(conn);
         return false;
     }
     if ((size_t)n == conn->out.len)
@@ -136,7 +136,7 @@ bool sl_conn_send_waiting(struct sl_conn *conn)
 
 /* Sends the worker's buffer on this connection and keeps what does not go out now. Returns false when the connection
  * was closed. */
-bool sl_conn_flush(struct sl_conn *conn)
+bool sl_http_conn_flush(struct sl_http_conn *conn)
 {
     struct sl_buf *out = &conn->worker->out;
     bool ok = !out->failed;
@@ -153,45 +153,45 @@ bool sl_conn_flush(struct sl_conn *conn)
     }
     sl_buf_clear(out);
     if (!ok) {
-        sl_conn_close(conn);
+        sl_http_conn_close(conn);
         return false;
     }
-    return conn->tls || conn->out.failed ? sl_conn_send_waiting(conn) : true;
+    return conn->tls || conn->out.failed ? sl_http_conn_send_waiting(conn) : true;
 }
 
 /* ---- deadlines and goodbyes ---- */
 
-void sl_conn_expired(struct sl_wheel_node *node)
+void sl_http_conn_expired(struct sl_wheel_node *node)
 {
-    struct sl_conn *conn = (struct sl_conn *)((char *)node - offsetof(struct sl_conn, timer));
-    bool late = conn->partial && conn->state <= SL_CONN_HTTP1 && !conn->out.len && !conn->closing;
+    struct sl_http_conn *conn = (struct sl_http_conn *)((char *)node - offsetof(struct sl_http_conn, timer));
+    bool late = conn->partial && conn->state <= SL_HTTP_CONN_HTTP1 && !conn->out.len && !conn->closing;
 
-    if (conn->state != SL_CONN_LINGER)
+    if (conn->state != SL_HTTP_CONN_LINGER)
         sl_count(&conn->worker->service.counters.timeouts, 1);
-    if (conn->state == SL_CONN_HTTP2 && !conn->out.len && !conn->goaway && !conn->closing) {
-        sl_conn_say_goodbye(conn, true);
+    if (conn->state == SL_HTTP_CONN_HTTP2 && !conn->out.len && !conn->goaway && !conn->closing) {
+        sl_http_conn_say_goodbye(conn, true);
     } else if (late && (!conn->tls || sl_tls_ready(conn->tls))) {
-        sl_conn_refuse(conn, 408, "The request did not arrive in time.");
-        if (sl_conn_settle(conn))
-            sl_conn_finish(conn);
+        sl_http_conn_refuse(conn, 408, "The request did not arrive in time.");
+        if (sl_http_conn_settle(conn))
+            sl_http_conn_finish(conn);
     } else {
-        sl_conn_close(conn);
+        sl_http_conn_close(conn);
     }
 }
 
-void sl_conn_say_goodbye(struct sl_conn *conn, bool final)
+void sl_http_conn_say_goodbye(struct sl_http_conn *conn, bool final)
 {
-    if (conn->state != SL_CONN_HTTP2 || conn->goaway)
+    if (conn->state != SL_HTTP_CONN_HTTP2 || conn->goaway)
         return;
     conn->goaway = final;
     sl_http2_goaway(conn->h2, final);
-    if (!conn->out.len && sl_conn_settle(conn))
-        sl_conn_finish(conn);
+    if (!conn->out.len && sl_http_conn_settle(conn))
+        sl_http_conn_finish(conn);
 }
 
 /* ---- opening ---- */
 
-static bool set_up(struct sl_conn *conn, struct sl_acceptor *from, const struct sockaddr *peer)
+static bool set_up(struct sl_http_conn *conn, struct sl_acceptor *from, const struct sockaddr *peer)
 {
     static const struct sl_address local = {.bytes = {127, 0, 0, 1}, .v4 = true};
     const int on = 1;
@@ -205,10 +205,10 @@ static bool set_up(struct sl_conn *conn, struct sl_acceptor *from, const struct 
     return !from->tls || (conn->tls = sl_tls_new(from->tls)) != NULL;
 }
 
-bool sl_conn_open(struct sl_acceptor *from, int fd, const struct sockaddr *peer)
+bool sl_http_conn_open(struct sl_acceptor *from, int fd, const struct sockaddr *peer)
 {
     struct sl_worker *w = from->worker;
-    struct sl_conn *conn = calloc(1, sizeof *conn);
+    struct sl_http_conn *conn = calloc(1, sizeof *conn);
 
     if (!conn || (conn->fd = fd, !set_up(conn, from, peer)) || uv_poll_init(&w->loop, &conn->poll, fd)) {
         if (conn)
@@ -225,6 +225,6 @@ bool sl_conn_open(struct sl_acceptor *from, int fd, const struct sockaddr *peer)
     conn->out = sl_buf_make(SIZE_MAX / 4);
     sl_http1_init(&conn->h1, &w->http1_limits);
     sl_worker_added(w, conn);
-    sl_conn_rearm(conn);
+    sl_http_conn_rearm(conn);
     return true;
 }

@@ -16,12 +16,18 @@
 #include "server/http2.h"
 #include "server/worker.h"
 
-enum sl_conn_state { SL_CONN_SNIFF, SL_CONN_HTTP1, SL_CONN_HTTP2, SL_CONN_LINGER, SL_CONN_CLOSED };
+enum sl_http_conn_state {
+    SL_HTTP_CONN_SNIFF,
+    SL_HTTP_CONN_HTTP1,
+    SL_HTTP_CONN_HTTP2,
+    SL_HTTP_CONN_LINGER,
+    SL_HTTP_CONN_CLOSED
+};
 
-struct sl_conn {
+struct sl_http_conn {
     uv_poll_t poll; /* first: the handle is the connection */
     struct sl_worker *worker;
-    struct sl_conn *next, *prev; /* the worker's list */
+    struct sl_http_conn *next, *prev; /* the worker's list */
     int fd;
     int events; /* what is polled */
     uint8_t state;
@@ -45,21 +51,21 @@ struct sl_conn {
 };
 
 /* Takes over an accepted, non-blocking socket. Returns false (and closes it) when memory is out. */
-bool sl_conn_open(struct sl_acceptor *from, int fd, const struct sockaddr *peer);
+bool sl_http_conn_open(struct sl_acceptor *from, int fd, const struct sockaddr *peer);
 
 /* True when nothing is under way, so that closing loses nothing. */
-bool sl_conn_is_idle(const struct sl_conn *conn);
+bool sl_http_conn_is_idle(const struct sl_http_conn *conn);
 
 /* How long an idle connection has been idle. */
-uint64_t sl_conn_idle_ms(const struct sl_conn *conn);
+uint64_t sl_http_conn_idle_ms(const struct sl_http_conn *conn);
 
 /* Closes at once; the memory goes when the loop lets it. */
-void sl_conn_close(struct sl_conn *conn);
+void sl_http_conn_close(struct sl_http_conn *conn);
 
 /* The server is stopping: HTTP/2 clients are told (`final`: for good), HTTP/1 ones with their next answer. */
-void sl_conn_say_goodbye(struct sl_conn *conn, bool final);
+void sl_http_conn_say_goodbye(struct sl_http_conn *conn, bool final);
 
 /* A deadline has passed (the wheel's callback). */
-void sl_conn_expired(struct sl_wheel_node *node);
+void sl_http_conn_expired(struct sl_wheel_node *node);
 
 #endif

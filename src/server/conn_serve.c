@@ -9,11 +9,11 @@
 
 #define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
 
-static void serve(struct sl_conn *conn, char *data, size_t len);
+static void serve(struct sl_http_conn *conn, char *data, size_t len);
 
 /* ---- HTTP/1 ---- */
 
-static void answer_http1(struct sl_conn *conn, char *block)
+static void answer_http1(struct sl_http_conn *conn, char *block)
 {
     struct sl_worker *w = conn->worker;
     struct sl_http_request request = {.peer = conn->peer, .trusted_channel = conn->is_unix};
@@ -30,7 +30,7 @@ static void answer_http1(struct sl_conn *conn, char *block)
 }
 
 /* An answer to what is no request, after which the connection ends. */
-void sl_conn_refuse(struct sl_conn *conn, int status, const char *detail)
+void sl_http_conn_refuse(struct sl_http_conn *conn, int status, const char *detail)
 {
     struct sl_worker *w = conn->worker;
     struct sl_http1_reply reply = {.date = sl_worker_date(w)};
@@ -42,7 +42,7 @@ void sl_conn_refuse(struct sl_conn *conn, int status, const char *detail)
     conn->closing = true;
 }
 
-static void begin_partial(struct sl_conn *conn)
+static void begin_partial(struct sl_http_conn *conn)
 {
     if (!conn->partial)
         conn->begun_ms = sl_worker_now(conn->worker);
@@ -55,7 +55,7 @@ struct progress {
 };
 
 /* The request is not complete: tells a client that waits for it to go on. */
-static void wait_for_more(struct sl_conn *conn, size_t left, struct progress *p)
+static void wait_for_more(struct sl_http_conn *conn, size_t left, struct progress *p)
 {
     p->kept = conn->h1.n_kept;
     if (!left)
@@ -67,7 +67,7 @@ static void wait_for_more(struct sl_conn *conn, size_t left, struct progress *p)
     }
 }
 
-static struct progress serve_http1(struct sl_conn *conn, char *data, size_t len)
+static struct progress serve_http1(struct sl_http_conn *conn, char *data, size_t len)
 {
     struct progress p = {0, 0};
 
@@ -88,7 +88,7 @@ static struct progress serve_http1(struct sl_conn *conn, char *data, size_t len)
             break;
         case SL_HTTP1_BAD:
             sl_count(&conn->worker->service.counters.malformed, 1);
-            sl_conn_refuse(conn, conn->h1.status, conn->h1.detail);
+            sl_http_conn_refuse(conn, conn->h1.status, conn->h1.detail);
             break;
         }
         if (p.used == len)
@@ -101,7 +101,7 @@ static struct progress serve_http1(struct sl_conn *conn, char *data, size_t len)
 
 static void handle_http2(void *ctx, const struct sl_http_request *request, struct sl_http_response *response)
 {
-    struct sl_conn *conn = ctx;
+    struct sl_http_conn *conn = ctx;
     struct sl_http_request own = *request;
 
     own.peer = conn->peer;
@@ -111,10 +111,10 @@ static void handle_http2(void *ctx, const struct sl_http_request *request, struc
 
 static const char *date_http2(void *ctx)
 {
-    return sl_worker_date(((struct sl_conn *)ctx)->worker);
+    return sl_worker_date(((struct sl_http_conn *)ctx)->worker);
 }
 
-static bool begin_http2(struct sl_conn *conn)
+static bool begin_http2(struct sl_http_conn *conn)
 {
     const struct sl_server_limits *limits = conn->worker->limits;
     struct sl_http2_host host = {
@@ -129,7 +129,7 @@ static bool begin_http2(struct sl_conn *conn)
     };
 
     conn->h2 = sl_http2_new(&host);
-    conn->state = SL_CONN_HTTP2;
+    conn->state = SL_HTTP_CONN_HTTP2;
     if (conn->h2 && conn->worker->stopping)
         sl_http2_goaway(conn->h2, false);
     return conn->h2 != NULL;
@@ -137,7 +137,7 @@ static bool begin_http2(struct sl_conn *conn)
 
 /* Answers that wait for the client's window are given up when it lets nothing through for too long; that it sends other
  * frames meanwhile does not count. */
-static void note_taken(struct sl_conn *conn)
+static void note_taken(struct sl_http_conn *conn)
 {
     uint64_t n = sl_http2_n_taken(conn->h2);
 
@@ -148,7 +148,7 @@ static void note_taken(struct sl_conn *conn)
 
 /* Moves frames to the worker's buffer and sends them, until nothing waits or the socket is full. Returns false when the
  * connection was closed. */
-static bool pump_http2(struct sl_conn *conn)
+static bool pump_http2(struct sl_http_conn *conn)
 {
     struct sl_buf *out = &conn->worker->out;
 
@@ -157,7 +157,7 @@ static bool pump_http2(struct sl_conn *conn)
             conn->closing = true;
         if (!out->len)
             break;
-        if (!sl_conn_flush(conn))
+        if (!sl_http_conn_flush(conn))
             return false;
     } while (!conn->out.len && !conn->closing);
     note_taken(conn);
@@ -166,7 +166,7 @@ static bool pump_http2(struct sl_conn *conn)
     return true;
 }
 
-static void serve_http2(struct sl_conn *conn, const char *data, size_t len)
+static void serve_http2(struct sl_http_conn *conn, const char *data, size_t len)
 {
     uint64_t answered = sl_http2_n_answered(conn->h2);
 
@@ -188,7 +188,7 @@ static void serve_http2(struct sl_conn *conn, const char *data, size_t len)
 /* ---- in ---- */
 
 /* Chooses the protocol. Returns false while too little has arrived. */
-static bool sniff(struct sl_conn *conn, const char *data, size_t len)
+static bool sniff(struct sl_http_conn *conn, const char *data, size_t len)
 {
     size_t n = len < SL_HTTP2_PREFACE_LEN ? len : SL_HTTP2_PREFACE_LEN;
     bool h2 = memcmp(data, SL_HTTP2_PREFACE, n) == 0;
@@ -196,7 +196,7 @@ static bool sniff(struct sl_conn *conn, const char *data, size_t len)
     if (h2 && n < 3) /* no method of HTTP/1 begins with PRI */
         return false;
     if (!h2) {
-        conn->state = SL_CONN_HTTP1;
+        conn->state = SL_HTTP_CONN_HTTP1;
         return true;
     }
     if (!begin_http2(conn))
@@ -205,7 +205,7 @@ static bool sniff(struct sl_conn *conn, const char *data, size_t len)
 }
 
 /* Keeps `kept` bytes at data + used in conn->in. */
-static void keep_rest(struct sl_conn *conn, const char *data, struct progress p)
+static void keep_rest(struct sl_http_conn *conn, const char *data, struct progress p)
 {
     if (conn->in.len) {
         conn->in.len = p.used + p.kept;
@@ -220,16 +220,16 @@ static void keep_rest(struct sl_conn *conn, const char *data, struct progress p)
 }
 
 /* Serves one block of plaintext: conn->in, or bytes just read while conn->in is empty. */
-static void serve(struct sl_conn *conn, char *data, size_t len)
+static void serve(struct sl_http_conn *conn, char *data, size_t len)
 {
     struct progress p = {len, 0};
 
-    if (conn->state == SL_CONN_SNIFF && !sniff(conn, data, len)) {
+    if (conn->state == SL_HTTP_CONN_SNIFF && !sniff(conn, data, len)) {
         p = (struct progress){0, len};
         begin_partial(conn);
-    } else if (conn->state == SL_CONN_HTTP1) {
+    } else if (conn->state == SL_HTTP_CONN_HTTP1) {
         p = serve_http1(conn, data, len);
-    } else if (conn->state == SL_CONN_HTTP2 && conn->h2) {
+    } else if (conn->state == SL_HTTP_CONN_HTTP2 && conn->h2) {
         serve_http2(conn, data, len);
     }
     keep_rest(conn, data, p);
@@ -237,12 +237,12 @@ static void serve(struct sl_conn *conn, char *data, size_t len)
 
 /* Sends what serving has produced, and serves requests that had to wait for room, until an answer waits to be sent or
  * nothing is left to do. Returns false when the connection was closed. */
-bool sl_conn_settle(struct sl_conn *conn)
+bool sl_http_conn_settle(struct sl_http_conn *conn)
 {
     for (;;) {
-        if (!(conn->h2 ? pump_http2(conn) : sl_conn_flush(conn)))
+        if (!(conn->h2 ? pump_http2(conn) : sl_http_conn_flush(conn)))
             return false;
-        if (conn->out.len || conn->closing || conn->partial || !conn->in.len || conn->state >= SL_CONN_LINGER)
+        if (conn->out.len || conn->closing || conn->partial || !conn->in.len || conn->state >= SL_HTTP_CONN_LINGER)
             break;
         serve(conn, conn->in.data, conn->in.len); /* answers one at least, or finds it partial or bad */
     }
@@ -252,26 +252,26 @@ bool sl_conn_settle(struct sl_conn *conn)
 }
 
 /* The end of every turn: closes what is to be closed, else waits for what comes next. */
-void sl_conn_finish(struct sl_conn *conn)
+void sl_http_conn_finish(struct sl_http_conn *conn)
 {
     if (conn->closing && !conn->out.len) {
-        if (conn->tls && conn->state != SL_CONN_LINGER) {
+        if (conn->tls && conn->state != SL_HTTP_CONN_LINGER) {
             sl_tls_goodbye(conn->tls, &conn->out);
-            if (!sl_conn_send_waiting(conn))
+            if (!sl_http_conn_send_waiting(conn))
                 return;
             sl_buf_fini(&conn->out); /* an alert that does not fit is not waited for */
         }
-        sl_conn_end(conn);
+        sl_http_conn_end(conn);
     }
-    sl_conn_rearm(conn);
+    sl_http_conn_rearm(conn);
 }
 
 /* Decrypts and serves what has arrived, block by block. */
-static void read_tls(struct sl_conn *conn)
+static void read_tls(struct sl_http_conn *conn)
 {
     struct sl_worker *w = conn->worker;
 
-    while (conn->state < SL_CONN_LINGER && !conn->closing && !conn->out.len) {
+    while (conn->state < SL_HTTP_CONN_LINGER && !conn->closing && !conn->out.len) {
         char *at = conn->in.len ? sl_buf_reserve(&conn->in, SL_READ_BYTES / 4) : w->read_buf;
         long n = at ? sl_tls_read(conn->tls, at, SL_READ_BYTES / 4, &conn->out) : SL_TLS_BROKEN;
 
@@ -281,31 +281,31 @@ static void read_tls(struct sl_conn *conn)
             conn->closing = true;
         if (n <= 0)
             break;
-        if (conn->state == SL_CONN_SNIFF && sl_tls_is_h2(conn->tls) && !begin_http2(conn)) {
-            sl_conn_close(conn);
+        if (conn->state == SL_HTTP_CONN_SNIFF && sl_tls_is_h2(conn->tls) && !begin_http2(conn)) {
+            sl_http_conn_close(conn);
             return;
         }
         if (conn->in.len)
             conn->in.len += (size_t)n;
         serve(conn, conn->in.len ? conn->in.data : at, conn->in.len ? conn->in.len : (size_t)n);
-        if (!sl_conn_settle(conn))
+        if (!sl_http_conn_settle(conn))
             return;
     }
-    if (sl_conn_send_waiting(conn))
-        sl_conn_finish(conn);
+    if (sl_http_conn_send_waiting(conn))
+        sl_http_conn_finish(conn);
 }
 
-static void on_end_of_input(struct sl_conn *conn)
+static void on_end_of_input(struct sl_http_conn *conn)
 {
     conn->eof = true;
     /* A whole request that waits is still answered; a partial one never will be. */
-    if (conn->state == SL_CONN_LINGER || conn->partial || !conn->in.len)
-        sl_conn_close(conn);
-    else if (sl_conn_settle(conn))
-        sl_conn_finish(conn);
+    if (conn->state == SL_HTTP_CONN_LINGER || conn->partial || !conn->in.len)
+        sl_http_conn_close(conn);
+    else if (sl_http_conn_settle(conn))
+        sl_http_conn_finish(conn);
 }
 
-static void on_readable(struct sl_conn *conn)
+static void on_readable(struct sl_http_conn *conn)
 {
     struct sl_worker *w = conn->worker;
     bool append = conn->in.len && !conn->tls;
@@ -313,24 +313,24 @@ static void on_readable(struct sl_conn *conn)
     ssize_t n;
 
     if (!at) {
-        sl_conn_close(conn);
+        sl_http_conn_close(conn);
         return;
     }
     n = recv(conn->fd, at, append ? SL_READ_BYTES / 4 : SL_READ_BYTES, 0);
     if (n < 0) {
         if (errno != EAGAIN && errno != EINTR)
-            sl_conn_close(conn);
+            sl_http_conn_close(conn);
         return;
     }
     if (n == 0) {
         on_end_of_input(conn);
         return;
     }
-    if (conn->state == SL_CONN_LINGER)
+    if (conn->state == SL_HTTP_CONN_LINGER)
         return;
     if (conn->tls) {
         if (sl_tls_feed(conn->tls, at, (size_t)n))
-            sl_conn_close(conn);
+            sl_http_conn_close(conn);
         else
             read_tls(conn);
         return;
@@ -338,32 +338,32 @@ static void on_readable(struct sl_conn *conn)
     if (append)
         conn->in.len += (size_t)n;
     serve(conn, append ? conn->in.data : at, append ? conn->in.len : (size_t)n);
-    if (sl_conn_settle(conn))
-        sl_conn_finish(conn);
+    if (sl_http_conn_settle(conn))
+        sl_http_conn_finish(conn);
 }
 
-static void on_writable(struct sl_conn *conn)
+static void on_writable(struct sl_http_conn *conn)
 {
-    if (!sl_conn_send_waiting(conn))
+    if (!sl_http_conn_send_waiting(conn))
         return;
     if (conn->out.len) {
-        sl_conn_rearm(conn);
+        sl_http_conn_rearm(conn);
         return;
     }
-    if (!sl_conn_settle(conn))
+    if (!sl_http_conn_settle(conn))
         return;
     if (conn->tls && !conn->out.len && !conn->closing)
         read_tls(conn);
     else
-        sl_conn_finish(conn);
+        sl_http_conn_finish(conn);
 }
 
-void sl_conn_on_ready(uv_poll_t *handle, int status, int events)
+void sl_http_conn_on_ready(uv_poll_t *handle, int status, int events)
 {
-    struct sl_conn *conn = (struct sl_conn *)handle;
+    struct sl_http_conn *conn = (struct sl_http_conn *)handle;
 
     if (status < 0)
-        sl_conn_close(conn);
+        sl_http_conn_close(conn);
     else if (events & UV_WRITABLE)
         on_writable(conn);
     else if (events & UV_READABLE)

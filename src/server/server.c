@@ -13,12 +13,12 @@
 
 #define WORKERS_MAX 256u
 #define ADMIN_CONNECTIONS 256u
-#define ENDPOINTS_MAX 64u
+#define LISTENERS_MAX 64u
 #define TOKEN_MAX 512u
 
 /* Listening sockets and their TLS, of one of the two kinds. */
 struct doors {
-    struct sl_endpoint *endpoints;
+    struct sl_listener *listeners;
     size_t n;
 };
 
@@ -108,8 +108,8 @@ static int check_options(const struct sl_server_options *o, char *ret_why, size_
 
     if (o->n_listen + o->n_admin == 0)
         return invalid(ret_why, why_size, "there is no address to listen on");
-    if (o->n_listen > ENDPOINTS_MAX || o->n_admin > ENDPOINTS_MAX)
-        return invalid(ret_why, why_size, "more than %u addresses to listen on", ENDPOINTS_MAX);
+    if (o->n_listen > LISTENERS_MAX || o->n_admin > LISTENERS_MAX)
+        return invalid(ret_why, why_size, "more than %u addresses to listen on", LISTENERS_MAX);
     if (o->workers < 1 || o->workers > WORKERS_MAX)
         return invalid(ret_why, why_size, "there must be 1 to %u workers, not %u", WORKERS_MAX, o->workers);
     if (!o->tls_cert != !o->tls_key)
@@ -137,19 +137,19 @@ static int open_doors(struct doors *doors, const char *const *texts, size_t n, c
 {
     int e;
 
-    doors->endpoints = calloc(n ? n : 1, sizeof *doors->endpoints);
-    if (!doors->endpoints)
+    doors->listeners = calloc(n ? n : 1, sizeof *doors->listeners);
+    if (!doors->listeners)
         return out_of_memory(ret_why, why_size);
     for (size_t i = 0; i < n; i++) {
-        struct sl_endpoint *endpoint = &doors->endpoints[i];
+        struct sl_listener *listener = &doors->listeners[i];
 
-        if ((e = sl_endpoint_parse(texts[i], endpoint, ret_why, why_size)))
+        if ((e = sl_listener_parse(texts[i], listener, ret_why, why_size)))
             return e;
-        doors->n++; /* from here sl_endpoint_fini is due */
-        if (admin && !endpoint->is_unix && !endpoint->loopback && !options->admin_token)
+        doors->n++; /* from here sl_listener_fini is due */
+        if (admin && !listener->is_unix && !listener->loopback && !options->admin_token)
             return invalid(ret_why, why_size, "the admin address %s is not loopback and needs an admin token",
-                           endpoint->text);
-        if ((e = sl_endpoint_bind(endpoint, options->unix_mode, ret_why, why_size)))
+                           listener->text);
+        if ((e = sl_listener_bind(listener, options->unix_mode, ret_why, why_size)))
             return e;
     }
     return 0;
@@ -172,15 +172,15 @@ static int listen_on(struct sl_server *server, struct sl_worker *worker, struct 
                      size_t why_size)
 {
     for (size_t i = 0; i < doors->n; i++) {
-        struct sl_endpoint *endpoint = &doors->endpoints[i];
-        bool secured = !endpoint->is_unix && !(admin && endpoint->loopback);
-        int fd = sl_endpoint_socket(endpoint, ret_why, why_size);
+        struct sl_listener *listener = &doors->listeners[i];
+        bool secured = !listener->is_unix && !(admin && listener->loopback);
+        int fd = sl_listener_socket(listener, ret_why, why_size);
 
         if (fd < 0)
             return SL_EIO;
-        if (sl_worker_listen(worker, fd, admin ? SL_ADMIN : SL_PUBLIC, endpoint->is_unix,
+        if (sl_worker_listen(worker, fd, admin ? SL_ADMIN : SL_PUBLIC, listener->is_unix,
                              secured ? server->tls : NULL)) {
-            snprintf(ret_why, why_size, "cannot listen on %s: the event loop refused the socket", endpoint->text);
+            snprintf(ret_why, why_size, "cannot listen on %s: the event loop refused the socket", listener->text);
             return SL_EIO;
         }
     }
@@ -334,8 +334,8 @@ void sl_server_free(struct sl_server **server)
     }
     for (int kind = 0; kind < 2; kind++) {
         for (size_t i = 0; i < s->doors[kind].n; i++)
-            sl_endpoint_fini(&s->doors[kind].endpoints[i]);
-        free(s->doors[kind].endpoints);
+            sl_listener_fini(&s->doors[kind].listeners[i]);
+        free(s->doors[kind].listeners);
         free(s->tokens[kind]);
     }
     sl_tls_context_free(s->tls);
@@ -348,5 +348,5 @@ const char *sl_server_address(const struct sl_server *server, bool admin, size_t
 {
     const struct doors *doors = &server->doors[admin];
 
-    return idx < doors->n ? doors->endpoints[idx].text : NULL;
+    return idx < doors->n ? doors->listeners[idx].text : NULL;
 }

@@ -76,14 +76,14 @@ static void poll_acceptors(struct sl_worker *w, bool on)
     }
 }
 
-static void unlink_conn(struct sl_worker *w, struct sl_conn *conn)
+static void unlink_conn(struct sl_worker *w, struct sl_http_conn *conn)
 {
     *(conn->prev ? &conn->prev->next : &w->conns) = conn->next;
     *(conn->next ? &conn->next->prev : &w->conns_last) = conn->prev;
     conn->next = conn->prev = NULL;
 }
 
-static void append_conn(struct sl_worker *w, struct sl_conn *conn)
+static void append_conn(struct sl_worker *w, struct sl_http_conn *conn)
 {
     conn->prev = w->conns_last;
     conn->next = NULL;
@@ -93,7 +93,7 @@ static void append_conn(struct sl_worker *w, struct sl_conn *conn)
 
 static void on_tick(uv_timer_t *timer);
 
-void sl_worker_added(struct sl_worker *worker, struct sl_conn *conn)
+void sl_worker_added(struct sl_worker *worker, struct sl_http_conn *conn)
 {
     if (!worker->n_conns++)
         uv_timer_start(&worker->tick, on_tick, SL_WHEEL_TICK_MS, SL_WHEEL_TICK_MS);
@@ -102,7 +102,7 @@ void sl_worker_added(struct sl_worker *worker, struct sl_conn *conn)
     sl_count(&worker->service.counters.open, 1);
 }
 
-void sl_worker_removed(struct sl_worker *worker, struct sl_conn *conn)
+void sl_worker_removed(struct sl_worker *worker, struct sl_http_conn *conn)
 {
     unlink_conn(worker, conn);
     worker->n_conns--;
@@ -114,11 +114,11 @@ void sl_worker_removed(struct sl_worker *worker, struct sl_conn *conn)
 static bool reclaim(struct sl_worker *w)
 {
     for (unsigned i = 0; i < RECLAIM_LOOKS && w->conns; i++) {
-        struct sl_conn *conn = w->conns;
+        struct sl_http_conn *conn = w->conns;
 
-        if (sl_conn_is_idle(conn) && sl_conn_idle_ms(conn) >= RECLAIM_AFTER_MS) {
+        if (sl_http_conn_is_idle(conn) && sl_http_conn_idle_ms(conn) >= RECLAIM_AFTER_MS) {
             sl_count(&w->service.counters.reclaimed, 1);
-            sl_conn_close(conn);
+            sl_http_conn_close(conn);
             return true;
         }
         unlink_conn(w, conn);
@@ -166,7 +166,7 @@ static bool accept_one(struct sl_acceptor *a)
     }
     fd = accept4(a->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0)
-        return sl_conn_open(a, fd, (struct sockaddr *)&peer) || true;
+        return sl_http_conn_open(a, fd, (struct sockaddr *)&peer) || true;
     if (is_want_of_room(errno)) {
         const char *why = strerror(errno);
 
@@ -232,9 +232,9 @@ static void begin_stop(struct sl_worker *w)
     w->stopping = true;
     w->idle_until_ms = now + (half < IDLE_GRACE_MS ? half : IDLE_GRACE_MS);
     close_acceptors(w);
-    for (struct sl_conn *conn = w->conns, *next; conn; conn = next) {
+    for (struct sl_http_conn *conn = w->conns, *next; conn; conn = next) {
         next = conn->next;
-        sl_conn_say_goodbye(conn, false);
+        sl_http_conn_say_goodbye(conn, false);
     }
     uv_timer_start(&w->tick, on_tick, SL_WHEEL_TICK_MS, SL_WHEEL_TICK_MS);
 }
@@ -244,15 +244,15 @@ static void go_on_stopping(struct sl_worker *w)
     uint64_t now = sl_worker_now(w);
     bool cut = now >= atomic_load(&w->stop_at_ms);
 
-    for (struct sl_conn *conn = w->conns, *next; conn; conn = next) {
+    for (struct sl_http_conn *conn = w->conns, *next; conn; conn = next) {
         next = conn->next;
         if (cut) {
-            w->cut |= !sl_conn_is_idle(conn) && conn->state < SL_CONN_LINGER;
-            sl_conn_close(conn);
+            w->cut |= !sl_http_conn_is_idle(conn) && conn->state < SL_HTTP_CONN_LINGER;
+            sl_http_conn_close(conn);
         } else if (now >= w->idle_until_ms && conn->h2 && !conn->goaway) {
-            sl_conn_say_goodbye(conn, true);
-        } else if (now >= w->idle_until_ms && sl_conn_is_idle(conn)) {
-            sl_conn_close(conn);
+            sl_http_conn_say_goodbye(conn, true);
+        } else if (now >= w->idle_until_ms && sl_http_conn_is_idle(conn)) {
+            sl_http_conn_close(conn);
         }
     }
     end_if_empty(w);
@@ -273,7 +273,7 @@ static void on_tick(uv_timer_t *timer)
 {
     struct sl_worker *w = timer->data;
 
-    sl_wheel_advance(&w->wheel, sl_worker_now(w), sl_conn_expired);
+    sl_wheel_advance(&w->wheel, sl_worker_now(w), sl_http_conn_expired);
     if (w->stopping) {
         go_on_stopping(w);
         return;

@@ -5,7 +5,7 @@
 #define SL_SERVER_WORKER_H
 
 #include "server/buf.h"
-#include "server/endpoint.h"
+#include "server/listener.h"
 #include "server/http.h"
 #include "server/http1.h"
 #include "server/route.h"
@@ -20,7 +20,7 @@
 #define SL_READ_BYTES (64u << 10)
 
 struct sl_worker;
-struct sl_conn;
+struct sl_http_conn;
 
 /* One listening socket of one loop. */
 struct sl_acceptor {
@@ -50,8 +50,8 @@ struct sl_worker {
     unsigned n_acceptors, max_acceptors;
     bool accepting; /* acceptors are polled */
 
-    struct sl_conn *conns; /* the oldest first; see conn.h */
-    struct sl_conn *conns_last;
+    struct sl_http_conn *conns; /* the oldest first; see conn.h */
+    struct sl_http_conn *conns_last;
     unsigned n_conns, max_conns;
     struct sl_wheel wheel;
 
@@ -98,7 +98,7 @@ static inline uint64_t sl_worker_now(const struct sl_worker *worker)
 const char *sl_worker_date(struct sl_worker *worker);
 
 /* For conn.c: a connection has begun or ended. */
-void sl_worker_added(struct sl_worker *worker, struct sl_conn *conn);
-void sl_worker_removed(struct sl_worker *worker, struct sl_conn *conn);
+void sl_worker_added(struct sl_worker *worker, struct sl_http_conn *conn);
+void sl_worker_removed(struct sl_worker *worker, struct sl_http_conn *conn);
 
 #endif

@@ -1,4 +1,4 @@
-#include "server/endpoint.h"
+#include "server/listener.h"
 
 #include "base/err.h"
 
@@ -15,7 +15,7 @@
 
 #define BACKLOG 4096
 
-static int cannot(const struct sl_endpoint *e, const char *what, char *ret_why, size_t why_size)
+static int cannot(const struct sl_listener *e, const char *what, char *ret_why, size_t why_size)
 {
     snprintf(ret_why, why_size, "cannot listen on %s: %s", e->text, what);
     return SL_EIO;
@@ -35,7 +35,7 @@ static int bad_address(const char *text, const char *what, char *ret_why, size_t
     return SL_EINVALID;
 }
 
-static int parse_unix(const char *text, struct sl_endpoint *e, char *ret_why, size_t why_size)
+static int parse_unix(const char *text, struct sl_listener *e, char *ret_why, size_t why_size)
 {
     struct sockaddr_un *un = (struct sockaddr_un *)&e->addr;
     const char *path = text + 5;
@@ -83,7 +83,7 @@ static bool is_loopback(const struct sockaddr_storage *addr)
     return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
 }
 
-static int resolve(const char *text, const char *host, const char *port, struct sl_endpoint *e, char *ret_why,
+static int resolve(const char *text, const char *host, const char *port, struct sl_listener *e, char *ret_why,
                    size_t why_size)
 {
     bool any = !*host || !strcmp(host, "*");
@@ -108,25 +108,25 @@ static int resolve(const char *text, const char *host, const char *port, struct 
     return 0;
 }
 
-int sl_endpoint_parse(const char *text, struct sl_endpoint *ret_endpoint, char *ret_why, size_t why_size)
+int sl_listener_parse(const char *text, struct sl_listener *ret_listener, char *ret_why, size_t why_size)
 {
     char host[256], port[8];
 
-    memset(ret_endpoint, 0, sizeof *ret_endpoint);
-    ret_endpoint->first_fd = ret_endpoint->unix_fd = -1;
+    memset(ret_listener, 0, sizeof *ret_listener);
+    ret_listener->first_fd = ret_listener->unix_fd = -1;
     if (!strncmp(text, "unix:", 5))
-        return parse_unix(text, ret_endpoint, ret_why, why_size);
-    if (strlen(text) >= sizeof ret_endpoint->text || !split(text, host, port))
+        return parse_unix(text, ret_listener, ret_why, why_size);
+    if (strlen(text) >= sizeof ret_listener->text || !split(text, host, port))
         return bad_address(text, "write host:port, [v6]:port, :port or unix:/path", ret_why, why_size);
-    return resolve(text, host, port, ret_endpoint, ret_why, why_size);
+    return resolve(text, host, port, ret_listener, ret_why, why_size);
 }
 
-static int new_socket(const struct sl_endpoint *e)
+static int new_socket(const struct sl_listener *e)
 {
     return socket(e->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-static void set_text(struct sl_endpoint *e)
+static void set_text(struct sl_listener *e)
 {
     char host[INET6_ADDRSTRLEN] = "";
     bool v4 = e->addr.ss_family == AF_INET;
@@ -138,7 +138,7 @@ static void set_text(struct sl_endpoint *e)
 }
 
 /* A socket that shares its port with the sockets of our other loops. */
-static int listen_shared(struct sl_endpoint *e, char *ret_why, size_t why_size)
+static int listen_shared(struct sl_listener *e, char *ret_why, size_t why_size)
 {
     const int on = 1;
     int fd = new_socket(e);
@@ -155,7 +155,7 @@ static int listen_shared(struct sl_endpoint *e, char *ret_why, size_t why_size)
 }
 
 /* Sharing would let a second daemon split our traffic silently, so first see whether the address is free without it. */
-static int probe(const struct sl_endpoint *e, char *ret_why, size_t why_size)
+static int probe(const struct sl_listener *e, char *ret_why, size_t why_size)
 {
     const int on = 1;
     int fd = new_socket(e), error = 0;
@@ -168,7 +168,7 @@ static int probe(const struct sl_endpoint *e, char *ret_why, size_t why_size)
     return error ? cannot(e, reason(error), ret_why, why_size) : 0;
 }
 
-static int bind_tcp(struct sl_endpoint *e, char *ret_why, size_t why_size)
+static int bind_tcp(struct sl_listener *e, char *ret_why, size_t why_size)
 {
     int err = probe(e, ret_why, why_size);
 
@@ -183,7 +183,7 @@ static int bind_tcp(struct sl_endpoint *e, char *ret_why, size_t why_size)
 }
 
 /* True when the path is a socket that nobody listens on: left over from a process that was killed. */
-static bool is_stale(const struct sl_endpoint *e, const char **ret_why)
+static bool is_stale(const struct sl_listener *e, const char **ret_why)
 {
     const struct sockaddr_un *un = (const struct sockaddr_un *)&e->addr;
     struct stat st;
@@ -203,7 +203,7 @@ static bool is_stale(const struct sl_endpoint *e, const char **ret_why)
     return error == ECONNREFUSED;
 }
 
-static int bind_unix(struct sl_endpoint *e, unsigned mode, char *ret_why, size_t why_size)
+static int bind_unix(struct sl_listener *e, unsigned mode, char *ret_why, size_t why_size)
 {
     const struct sockaddr_un *un = (const struct sockaddr_un *)&e->addr;
     const char *why;
@@ -230,38 +230,38 @@ static int bind_unix(struct sl_endpoint *e, unsigned mode, char *ret_why, size_t
     return 0;
 }
 
-int sl_endpoint_bind(struct sl_endpoint *endpoint, unsigned unix_mode, char *ret_why, size_t why_size)
+int sl_listener_bind(struct sl_listener *listener, unsigned unix_mode, char *ret_why, size_t why_size)
 {
-    return endpoint->is_unix ? bind_unix(endpoint, unix_mode, ret_why, why_size)
-                             : bind_tcp(endpoint, ret_why, why_size);
+    return listener->is_unix ? bind_unix(listener, unix_mode, ret_why, why_size)
+                             : bind_tcp(listener, ret_why, why_size);
 }
 
-int sl_endpoint_socket(struct sl_endpoint *endpoint, char *ret_why, size_t why_size)
+int sl_listener_socket(struct sl_listener *listener, char *ret_why, size_t why_size)
 {
     int fd;
 
-    if (!endpoint->is_unix) {
-        fd = endpoint->first_fd;
-        endpoint->first_fd = -1;
-        return fd >= 0 ? fd : listen_shared(endpoint, ret_why, why_size);
+    if (!listener->is_unix) {
+        fd = listener->first_fd;
+        listener->first_fd = -1;
+        return fd >= 0 ? fd : listen_shared(listener, ret_why, why_size);
     }
-    fd = fcntl(endpoint->unix_fd, F_DUPFD_CLOEXEC, 0);
+    fd = fcntl(listener->unix_fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
-        cannot(endpoint, reason(errno), ret_why, why_size);
+        cannot(listener, reason(errno), ret_why, why_size);
     return fd;
 }
 
-void sl_endpoint_fini(struct sl_endpoint *endpoint)
+void sl_listener_fini(struct sl_listener *listener)
 {
-    const struct sockaddr_un *un = (const struct sockaddr_un *)&endpoint->addr;
+    const struct sockaddr_un *un = (const struct sockaddr_un *)&listener->addr;
     struct stat st;
 
-    if (endpoint->first_fd >= 0)
-        close(endpoint->first_fd);
-    if (endpoint->unix_fd >= 0)
-        close(endpoint->unix_fd);
-    if (endpoint->ino && !stat(un->sun_path, &st) && st.st_dev == endpoint->dev && st.st_ino == endpoint->ino)
+    if (listener->first_fd >= 0)
+        close(listener->first_fd);
+    if (listener->unix_fd >= 0)
+        close(listener->unix_fd);
+    if (listener->ino && !stat(un->sun_path, &st) && st.st_dev == listener->dev && st.st_ino == listener->ino)
         unlink(un->sun_path);
-    endpoint->first_fd = endpoint->unix_fd = -1;
-    endpoint->ino = 0;
+    listener->first_fd = listener->unix_fd = -1;
+    listener->ino = 0;
 }
