@@ -130,6 +130,12 @@ static void log_decision(const struct entry *e, uint64_t store_us, uint32_t cost
 bool sl_deny_find(struct sl_deny *deny, struct sl_hash128 fp, const struct sl_shape *shape, uint64_t now_us,
                   uint32_t cost, struct sl_decision *ret_decision)
 {
+    return sl_deny_find_young(deny, fp, shape, now_us, UINT64_MAX, cost, ret_decision);
+}
+
+bool sl_deny_find_young(struct sl_deny *deny, struct sl_hash128 fp, const struct sl_shape *shape, uint64_t now_us,
+                        uint64_t keep_us, uint32_t cost, struct sl_decision *ret_decision)
+{
     size_t at = set_of(deny, fp);
     struct entry *found, entry;
     uint64_t store_us;
@@ -146,7 +152,7 @@ bool sl_deny_find(struct sl_deny *deny, struct sl_hash128 fp, const struct sl_sh
     store_us = now_us + entry.skew;
     if (store_us < entry.now_us) /* a slower reading of our clock than the one that asked */
         store_us = entry.now_us;
-    if (store_us >= entry.ends_us)
+    if (store_us >= entry.ends_us || store_us - entry.now_us > keep_us)
         return false;
     if (shape->algorithm == SL_SLIDING_WINDOW_LOG)
         log_decision(&entry, store_us, cost, ret_decision);

@@ -65,15 +65,29 @@ static void tell_filter(struct sl_part *part, const struct sl_shape *filter, con
     part->state = SL_PART_KNOWN;
 }
 
+#define BELIEVED_US UINT64_C(5000000)
+
+/* Is the request known to be rejected? Leased tokens that others give back make room within their ttl; and after a while the
+ * store is asked again in any case, for a bucket that was reset or refunded elsewhere. */
+static bool known(const struct near *n, const struct sl_part *part, struct sl_decision *ret_decision)
+{
+    const struct sl_limit_shared *shared = part->item.limit->shared;
+    bool leasing = shared->coordination != SL_COORD_SHARED && shared->coordination != SL_COORD_SPLIT;
+    uint64_t keep_us = leasing && shared->lease_ttl_us < BELIEVED_US ? shared->lease_ttl_us : BELIEVED_US;
+
+    return sl_deny_find_young(n->fleet->deny, part->item.fp, part->item.shape, n->now_us, keep_us, part->item.cost,
+                              ret_decision);
+}
+
 /* The wait of the store's last rejection, 0 when there is none. */
 static int64_t known_wait_ms(const struct near *n, const struct sl_part *part)
 {
-    struct sl_decision known;
+    struct sl_decision rejection;
     struct sl_numbers numbers;
 
-    if (!sl_deny_find(n->fleet->deny, part->item.fp, part->item.shape, n->now_us, part->item.cost, &known))
+    if (!known(n, part, &rejection))
         return 0;
-    sl_decision_main_numbers(part->item.shape, &known, &numbers);
+    sl_decision_main_numbers(part->item.shape, &rejection, &numbers);
     return numbers.retry_after_ms;
 }
 
@@ -185,7 +199,7 @@ static bool try_lease(struct near *n, struct sl_part *part)
 
 static bool is_denied(struct near *n, struct sl_part *part, const struct sl_item *item)
 {
-    if (!sl_deny_find(n->fleet->deny, part->item.fp, part->item.shape, n->now_us, part->item.cost, &part->decision))
+    if (!known(n, part, &part->decision))
         return false;
     sl_part_tell(part, item, SLUICE_LOCAL);
     part->state = SL_PART_KNOWN;
@@ -200,7 +214,7 @@ static void choose_part(struct near *n, unsigned from, unsigned to)
 
     for (unsigned try = 0; try < 2; try++) {
         unsigned at = (first + try) % shared->n_parts;
-        struct sl_decision known;
+        struct sl_decision rejection;
         bool free = true;
 
         for (unsigned i = from; i < to; i++) {
@@ -208,8 +222,7 @@ static void choose_part(struct near *n, unsigned from, unsigned to)
             struct sl_hash128 owner = sl_item_owner(item, n->consult->key_hash, n->consult->address_hash);
 
             sl_part_split(&n->parts[i], item, owner, at);
-            free = free && !sl_deny_find(n->fleet->deny, n->parts[i].item.fp, n->parts[i].item.shape, n->now_us,
-                                         n->parts[i].item.cost, &known);
+            free = free && !known(n, &n->parts[i], &rejection);
         }
         if (free)
             return;

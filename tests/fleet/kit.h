@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#define FLEET_MAX 8u
+#define FLEET_MAX 10u
 #define PATIENCE_MS 20000
 
 struct instance {
