@@ -1,7 +1,9 @@
 #include "sluiced/config.h"
 
 #include "base/err.h"
+#include "fleet/fleet.h"
 #include "sluice/sluice.h"
+#include "store/codec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +18,24 @@ static const char *const log_formats[] = {[SL_LOG_LOGFMT] = "logfmt", [SL_LOG_JS
 
 static int check_store(const char *value, char *why, size_t why_size)
 {
-    if (!strcmp(value, "memory:"))
+    struct sl_store_url url;
+    int err = sl_store_url_parse(value, &url, why, why_size);
+
+    if (!err)
+        sl_store_url_fini(&url);
+    return err;
+}
+
+static int check_namespace(const char *value, char *why, size_t why_size)
+{
+    size_t len = strlen(value);
+    bool good = len <= SL_NAMESPACE_MAX;
+
+    for (size_t i = 0; i < len; i++)
+        good = good && value[i] >= ' ' && value[i] <= '~' && value[i] != '{' && value[i] != '}';
+    if (good)
         return 0;
-    snprintf(why, why_size, "this build has the embedded store alone: write `memory:`");
+    snprintf(why, why_size, "a namespace is 1 to %d printable ASCII characters without braces", SL_NAMESPACE_MAX);
     return SL_EINVALID;
 }
 
@@ -107,7 +124,9 @@ const struct sl_option sl_config_rows[] = {
      .type = SL_OPTION_TEXT,
      AT(state),
      .argument = "DIR",
-     .sentence = "keeps the last good policy here: a restart with a broken file goes on with that instead of failing"},
+     .sentence =
+         "keeps the last good policy here, for a restart with a broken file, and the secret that the instances of a "
+         "store share"},
     {.name = "instances",
      .type = SL_OPTION_COUNT,
      AT(instances),
@@ -125,12 +144,28 @@ const struct sl_option sl_config_rows[] = {
 
     {.group = "Counting",
      .name = "store",
-     .type = SL_OPTION_TEXT,
+     .type = SL_OPTION_SECRET,
      AT(store),
      .argument = "URL",
      .preset = "memory:",
      .check = check_store,
-     .sentence = "the store all instances agree on; `memory:` is this process alone"},
+     .sentence = "the store all instances agree on: redis://, rediss://, redis+unix://, redis+sentinel:// or "
+                 "redis+cluster://; `memory:` is this process alone; @/PATH reads it from a file"},
+    {.name = "namespace",
+     .type = SL_OPTION_TEXT,
+     AT(namespace),
+     .argument = "NAME",
+     .preset = "sluice",
+     .check = check_namespace,
+     .sentence = "what the names of all keys in the store begin with; instances share limits when it is the same"},
+    {.name = "timeout",
+     .type = SL_OPTION_DURATION,
+     AT(timeout_us),
+     .argument = "DURATION",
+     .preset = "10ms",
+     .min = SL_CLIENT_TIMEOUT_MIN_US,
+     .max = SL_CLIENT_TIMEOUT_MAX_US,
+     .sentence = "how long a decision waits for the store; then the limit's on_store_failure decides"},
     {.name = "table",
      .type = SL_OPTION_TEXT,
      AT(table),
@@ -287,6 +322,10 @@ enum sl_config_outcome sl_config_read(struct sl_config *config, struct sl_option
         return SL_CONFIG_HELP;
     if (config->version)
         return SL_CONFIG_VERSION;
+    if (argc > 1 && strstr(argv[1], "://")) { /* a password may be in it */
+        snprintf(why, why_size, "an address alone is no option; is it that of --store?");
+        return SL_CONFIG_WRONG;
+    }
     if (argc > 1) {
         snprintf(why, why_size, "`%.200s` is no option; --help lists them", argv[1]);
         return SL_CONFIG_WRONG;

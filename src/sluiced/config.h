@@ -24,7 +24,8 @@ struct sl_config {
     char *region;
     uint64_t instances;
     /* the local tier and the store */
-    char *store;
+    char *store, *namespace;
+    uint64_t timeout_us;
     char *table;
     uint64_t table_keys;
     uint64_t table_log_entries;

@@ -6,6 +6,7 @@
 #include "sluiced/log.h"
 #include "sluiced/notify.h"
 #include "sluiced/source.h"
+#include "sluiced/tier.h"
 #include "sluiced/watch.h"
 
 #include <ctype.h>
@@ -25,6 +26,7 @@
 struct daemon {
     const struct sl_config *config;
     struct sl_log log;
+    struct sl_tier tier;
     struct sl_source source;
     struct sl_limiter *limiter;
     struct sl_server *server;
@@ -182,14 +184,20 @@ static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *wh
 {
     const struct sl_config *config = daemon->config;
     struct sl_alloc alloc = sl_alloc_system();
+    struct sl_source_config source = {.path = config->policy,
+                                      .state_dir = config->state,
+                                      .has_store = sl_tier_is_shared(&daemon->tier),
+                                      .log = &daemon->log,
+                                      .keyed = sl_tier_keyed,
+                                      .ctx = &daemon->tier};
     struct sl_table *table = NULL;
     struct sl_policy *policy = NULL;
     int err = open_table(config, &table, why, why_size);
 
     if (err)
         return err;
-    err = sl_source_init(&daemon->source, config->policy, config->state, sl_table_secret(table), &daemon->log, why,
-                         why_size);
+    source.secret = sl_tier_secret(&daemon->tier, sl_table_secret(table));
+    err = sl_source_init(&daemon->source, &source, why, why_size);
     if (!err)
         err = sl_source_first(&daemon->source, &policy, ret_fallen_back, why, why_size);
     if (!err) {
@@ -209,6 +217,7 @@ static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *wh
 
 static void tear_down_limiter(struct daemon *daemon)
 {
+    sl_tier_stop(&daemon->tier);
     sl_limiter_free(daemon->limiter);
     sl_source_fini(&daemon->source);
 }
@@ -237,22 +246,34 @@ static void on_scan(uv_timer_t *timer)
     sl_table_scan(table, stats.slots / SCAN_ROUNDS + 1);
 }
 
-static void watch_signal(struct daemon *daemon, uv_signal_t *handle, uv_signal_cb on_signal, int number)
+static int watch_signal(struct daemon *daemon, uv_signal_t *handle, uv_signal_cb on_signal, int number)
 {
-    uv_signal_init(&daemon->loop, handle);
+    int err = uv_signal_init(&daemon->loop, handle);
+
     handle->data = daemon;
-    uv_signal_start(handle, on_signal, number);
+    return err ? err : uv_signal_start(handle, on_signal, number);
 }
 
-static int start_watching(struct daemon *daemon)
+/* Without its signals a daemon could not be stopped: that is a start that failed. */
+static int start_watching(struct daemon *daemon, char *why, size_t why_size)
 {
-    watch_signal(daemon, &daemon->hangup, on_hangup, SIGHUP);
-    watch_signal(daemon, &daemon->terminate, on_stop_signal, SIGTERM);
-    watch_signal(daemon, &daemon->interrupt, on_stop_signal, SIGINT);
-    uv_timer_init(&daemon->loop, &daemon->scan);
+    int err = watch_signal(daemon, &daemon->hangup, on_hangup, SIGHUP);
+
+    if (!err)
+        err = watch_signal(daemon, &daemon->terminate, on_stop_signal, SIGTERM);
+    if (!err)
+        err = watch_signal(daemon, &daemon->interrupt, on_stop_signal, SIGINT);
+    if (err) {
+        snprintf(why, why_size, "signals cannot be watched: %s", uv_strerror(err));
+        return SL_EIO;
+    }
+    uv_timer_init(&daemon->loop, &daemon->scan); /* cannot fail, as starting it cannot */
     daemon->scan.data = daemon;
     uv_timer_start(&daemon->scan, on_scan, SCAN_PERIOD_MS, SCAN_PERIOD_MS);
-    return sl_watch_start(&daemon->watch, &daemon->loop, daemon->config->policy, on_file_changed, daemon);
+    err = sl_watch_start(&daemon->watch, &daemon->loop, daemon->config->policy, on_file_changed, daemon);
+    if (err)
+        snprintf(why, why_size, "%s", sl_err_text(err));
+    return err;
 }
 
 static void log_start(struct daemon *daemon)
@@ -263,6 +284,9 @@ static void log_start(struct daemon *daemon)
     sl_log(&daemon->log, SL_LOG_INFO, "policy %.12s is in force, %zu limits", sl_policy_hash(policy),
            sl_policy_n_limits(policy));
     sl_policy_unref(policy);
+    if (sl_tier_is_shared(&daemon->tier))
+        sl_log(&daemon->log, SL_LOG_INFO, "limits are shared on %s, namespace %s", daemon->tier.store,
+               daemon->config->namespace);
     for (size_t i = 0; (address = sl_server_address(daemon->server, false, i)); i++)
         sl_log(&daemon->log, SL_LOG_INFO, "listening on %s", address);
     for (size_t i = 0; (address = sl_server_address(daemon->server, true, i)); i++)
@@ -299,11 +323,13 @@ static int set_up(struct daemon *daemon, bool *ret_fallen_back, char *why, size_
 
     if (err)
         return err;
-    err = set_up_server(daemon, why, why_size);
-    if (!err && start_watching(daemon)) {
-        snprintf(why, why_size, "%s", sl_err_text(SL_ENOMEM));
-        sl_server_free(&daemon->server);
-        err = SL_ENOMEM;
+    err = sl_tier_start(&daemon->tier, daemon->limiter, &daemon->source, &daemon->loop, why, why_size);
+    if (!err)
+        err = set_up_server(daemon, why, why_size);
+    if (!err) {
+        err = start_watching(daemon, why, why_size);
+        if (err)
+            sl_server_free(&daemon->server);
     }
     if (err)
         tear_down_limiter(daemon);
@@ -336,10 +362,11 @@ int sl_daemon_run(const struct sl_config *config, const struct sl_options *optio
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file beyond the limit of file sizes is an error that is told of */
     raise_file_limit();
-    if (uv_loop_init(&daemon.loop))
-        return fail(sl_err_text(SL_ENOMEM));
     sl_log_init(&daemon.log, config->log_format, STDERR_FILENO);
-    uv_async_init(&daemon.loop, &daemon.stopped, on_stopped);
+    if (sl_tier_init(&daemon.tier, config, &daemon.log, why, sizeof why))
+        return fail(why);
+    if (uv_loop_init(&daemon.loop) || uv_async_init(&daemon.loop, &daemon.stopped, on_stopped))
+        return fail("no event loop: out of memory or of files");
     daemon.stopped.data = &daemon;
     if (set_up(&daemon, &fallen_back, why, sizeof why)) {
         status = fail(why);
@@ -350,6 +377,7 @@ int sl_daemon_run(const struct sl_config *config, const struct sl_options *optio
         sl_log(&daemon.log, SL_LOG_INFO, "stopped");
     }
     close_loop(&daemon);
+    sl_tier_fini(&daemon.tier);
     sl_log_fini(&daemon.log);
     return status;
 }

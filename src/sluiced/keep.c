@@ -29,12 +29,12 @@ static int read_text(const char *path, struct text *ret_text, char *why, size_t 
     return err;
 }
 
-static int write_and_sync(int fd, const struct text *text)
+static int write_and_sync(int fd, const char *bytes, size_t len)
 {
     size_t done = 0;
 
-    while (done < text->len) {
-        ssize_t n = write(fd, text->bytes + done, text->len - done);
+    while (done < len) {
+        ssize_t n = write(fd, bytes + done, len - done);
 
         if (n < 0 && errno != EINTR)
             return -1;
@@ -44,7 +44,7 @@ static int write_and_sync(int fd, const struct text *text)
 }
 
 /* Under a name of its own until it is on the disk, so that a crash leaves the old copy or the new one. */
-static int write_copy(const char *dir, const char *name, const struct text *text, char *why, size_t why_size)
+int sl_keep_write(const char *dir, const char *name, const char *bytes, size_t len, char *why, size_t why_size)
 {
     char *path = NULL, *next = NULL;
     int fd = -1, err = SL_ENOMEM;
@@ -53,7 +53,7 @@ static int write_copy(const char *dir, const char *name, const struct text *text
         goto out;
     err = SL_EIO;
     fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd >= 0 && write_and_sync(fd, text) == 0 && rename(next, path) == 0)
+    if (fd >= 0 && write_and_sync(fd, bytes, len) == 0 && rename(next, path) == 0)
         err = 0;
 out:
     if (err)
@@ -98,9 +98,9 @@ int sl_keep_save(const char *dir, const char *policy_path, const struct sl_polic
         bool beside = keys_file && !strchr(keys_file, '/') && strcmp(keys_file, KEPT_NAME) != 0;
 
         if (beside)
-            err = write_copy(dir, keys_file, &keys, why, why_size);
+            err = sl_keep_write(dir, keys_file, keys.bytes, keys.len, why, why_size);
         if (!err)
-            err = write_copy(dir, KEPT_NAME, &body, why, why_size);
+            err = sl_keep_write(dir, KEPT_NAME, body.bytes, body.len, why, why_size);
     }
     free(body.bytes);
     free(keys.bytes);

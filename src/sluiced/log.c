@@ -1,5 +1,6 @@
 #include "sluiced/log.h"
 
+#include "base/utf8.h"
 #include "base/write.h"
 
 #include <pthread.h>
@@ -25,12 +26,14 @@ void sl_log_fini(struct sl_log *log)
 
 void sl_log_quote(const char *message, char *buf, size_t size)
 {
-    size_t used = 0;
+    size_t left = strlen(message), used = 0, len;
 
     buf[used++] = '"';
     /* The longest escape is six bytes; one more for the quote and one for the NUL. */
-    for (; *message && used + 8 < size; message++) {
+    for (; left && used + 8 < size; message += len, left -= len) {
         unsigned char c = (unsigned char)*message;
+
+        len = sl_utf8_len(message, left);
 
         if (c == '"' || c == '\\') {
             buf[used++] = '\\';
@@ -40,8 +43,13 @@ void sl_log_quote(const char *message, char *buf, size_t size)
             buf[used++] = 'n';
         } else if (c < 0x20 || c == 0x7f) {
             used += (size_t)snprintf(buf + used, size - used, "\\u%04x", c);
+        } else if (len) {
+            memcpy(buf + used, message, len);
+            used += len;
         } else {
-            buf[used++] = (char)c;
+            memcpy(buf + used, "\xef\xbf\xbd", 3); /* U+FFFD: no reader of the log stumbles over a client's bytes */
+            used += 3;
+            len = 1;
         }
     }
     buf[used++] = '"';

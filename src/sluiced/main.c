@@ -4,6 +4,8 @@
 #include "sluiced/daemon.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define COLUMNS 100
 
@@ -21,14 +23,49 @@ static void print_help(void)
            "Exit status: 0 stopped, 2 could not start.\n");
 }
 
+static bool is_secret(const char *name, size_t len)
+{
+    for (size_t i = 0; i < sl_config_n_rows; i++) {
+        const struct sl_option *row = &sl_config_rows[i];
+
+        if (row->type == SL_OPTION_SECRET && strlen(row->name) == len && !strncmp(row->name, name, len))
+            return true;
+    }
+    return false;
+}
+
+/* Every user of the machine may read a command line; what is read by now need not stand there any longer. */
+static void hide_secrets(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        char *name = argv[i] + 2, *value = NULL;
+        size_t len;
+
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        len = strcspn(name, "=");
+        if (is_secret(name, len))
+            value = name[len] ? name + len + 1 : i + 1 < argc ? argv[++i] : NULL;
+        if (value && value[0] != '@')
+            memset(value, '*', strlen(value));
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct sl_config config;
     struct sl_options options;
+    char **words = calloc((size_t)argc + 1, sizeof *words); /* reading the options puts them in another order */
+    enum sl_config_outcome outcome;
     char why[1024];
     int status = 0;
 
-    switch (sl_config_read(&config, &options, argc, argv, why, sizeof why)) {
+    if (!words)
+        return 2;
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    outcome = sl_config_read(&config, &options, argc, words, why, sizeof why);
+    hide_secrets(argc, argv);
+    switch (outcome) {
     case SL_CONFIG_HELP:
         print_help();
         break;
@@ -44,5 +81,6 @@ int main(int argc, char **argv)
         break;
     }
     sl_options_fini(&options);
+    free(words);
     return status;
 }

@@ -1,6 +1,7 @@
 #include "sluiced/source.h"
 
 #include "base/err.h"
+#include "policy/file.h"
 #include "sluiced/keep.h"
 
 #include <errno.h>
@@ -8,15 +9,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int sl_source_init(struct sl_source *source, const char *path, const char *state_dir, struct sl_secret secret,
-                   struct sl_log *log, char *why, size_t why_size)
+#define NO_LOG 0u
+#define LOG_WARNINGS 1u /* of a good file */
+#define LOG_ERRORS 2u   /* all there is to say of a broken one */
+
+/* A policy, and the text it was compiled from. */
+struct reading {
+    struct sl_policy *policy;
+    char *text;
+    size_t len;
+};
+
+static bool same_secret(const struct sl_secret *a, const struct sl_secret *b)
 {
-    *source = (struct sl_source){.path = path, .state_dir = state_dir, .secret = secret, .log = log};
+    return a->k0 == b->k0 && a->k1 == b->k1;
+}
+
+int sl_source_init(struct sl_source *source, const struct sl_source_config *config, char *why, size_t why_size)
+{
+    const char *dir = config->state_dir;
+
+    *source = (struct sl_source){.config = *config, .in_force = config->secret};
     pthread_mutex_init(&source->lock, NULL);
-    if (!state_dir)
+    if (!dir)
         return 0;
-    if ((mkdir(state_dir, 0700) && errno != EEXIST) || access(state_dir, W_OK | X_OK)) {
-        snprintf(why, why_size, "cannot write into the state folder %s: %s", state_dir, strerror(errno));
+    if ((mkdir(dir, 0700) && errno != EEXIST) || access(dir, W_OK | X_OK)) {
+        snprintf(why, why_size, "cannot write into the state folder %s: %s", dir, strerror(errno));
         return SL_EIO;
     }
     return 0;
@@ -24,6 +42,10 @@ int sl_source_init(struct sl_source *source, const char *path, const char *state
 
 void sl_source_fini(struct sl_source *source)
 {
+    struct sl_alloc alloc = sl_alloc_system();
+
+    sl_free(&alloc, source->text);
+    source->text = NULL;
     pthread_mutex_destroy(&source->lock);
 }
 
@@ -34,7 +56,20 @@ void sl_source_attach(struct sl_source *source, struct sl_limiter *limiter)
 
 static struct sl_policy_options policy_options(const struct sl_source *source)
 {
-    return (struct sl_policy_options){.secret = source->secret, .alloc = sl_alloc_system(), .has_store = false};
+    return (struct sl_policy_options){
+        .secret = source->config.secret, .alloc = sl_alloc_system(), .has_store = source->config.has_store};
+}
+
+static void remember_text(struct sl_source *source, struct reading *reading)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+
+    if (!reading->text)
+        return;
+    sl_free(&alloc, source->text);
+    source->text = reading->text;
+    source->text_len = reading->len;
+    reading->text = NULL;
 }
 
 /* Keeping is a service, not a condition: what goes wrong with it is logged, and the policy is in force all the same. */
@@ -42,8 +77,10 @@ static void keep(const struct sl_source *source, const struct sl_policy *policy)
 {
     char why[256];
 
-    if (source->state_dir && sl_keep_save(source->state_dir, source->path, policy, why, sizeof why))
-        sl_log(source->log, SL_LOG_ERROR, "the policy could not be kept in %s: %s", source->state_dir, why);
+    const char *dir = source->config.state_dir;
+
+    if (dir && sl_keep_save(dir, source->config.path, policy, why, sizeof why))
+        sl_log(source->config.log, SL_LOG_ERROR, "the policy could not be kept in %s: %s", dir, why);
 }
 
 /* The first error (or finding, when there is no error) as one sentence. */
@@ -80,19 +117,40 @@ static void log_findings(struct sl_log *log, const struct sl_diags *diags)
                diags->n + diags->n_dropped - n);
 }
 
-/* Compiles the file. Logs warnings of a good one; a broken one's findings are logged only when `log_errors`. */
-static int load(struct sl_source *source, bool log_errors, struct sl_policy **ret_policy, char *why, size_t why_size)
+static int read_text(const struct sl_source *source, const struct sl_policy_options *options, struct reading *reading,
+                     struct sl_diags *diags)
+{
+    char why[SL_FILE_WHY_MAX];
+    int err =
+        sl_file_read(source->config.path, SL_POLICY_BYTES_MAX, &options->alloc, &reading->text, &reading->len, why);
+
+    if (err == SL_EIO)
+        sl_diags_add(diags, SL_DIAG_ERROR, source->config.path, 0, 0, "", "cannot read the policy: %s", why);
+    if (err)
+        reading->text = NULL;
+    return err == SL_EIO ? SL_EPOLICY : err;
+}
+
+/* Compiles the file. On failure nothing is left in *ret_reading. `logged`: LOG_... bits. */
+static int load(struct sl_source *source, unsigned logged, struct reading *ret_reading, char *why, size_t why_size)
 {
     struct sl_policy_options options = policy_options(source);
     struct sl_diags diags;
     int err;
 
+    *ret_reading = (struct reading){.policy = NULL};
     sl_diags_init(&diags, options.alloc);
-    err = sl_policy_load(source->path, &options, ret_policy, &diags);
-    if (!err || log_errors)
-        log_findings(source->log, &diags);
-    if (err)
+    err = read_text(source, &options, ret_reading, &diags);
+    if (!err)
+        err = sl_policy_parse(ret_reading->text, ret_reading->len, source->config.path, &options, &ret_reading->policy,
+                              &diags);
+    if (logged & (err ? LOG_ERRORS : LOG_WARNINGS))
+        log_findings(source->config.log, &diags);
+    if (err) {
         summarize(&diags, why, why_size);
+        sl_free(&options.alloc, ret_reading->text);
+        ret_reading->text = NULL;
+    }
     sl_diags_fini(&diags);
     return err;
 }
@@ -100,21 +158,34 @@ static int load(struct sl_source *source, bool log_errors, struct sl_policy **re
 int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, bool *ret_fallen_back, char *why,
                     size_t why_size)
 {
+    const char *dir = source->config.state_dir;
     struct sl_policy_options options = policy_options(source);
-    int err = load(source, false, ret_policy, why, why_size);
+    struct reading reading;
+    int err = load(source, LOG_WARNINGS, &reading, why, why_size);
 
     *ret_fallen_back = false;
     if (!err) {
+        remember_text(source, &reading);
+        *ret_policy = reading.policy;
         keep(source, *ret_policy);
         return 0;
     }
-    *ret_policy = source->state_dir ? sl_keep_load(source->state_dir, source->path, &options) : NULL;
+    *ret_policy = dir ? sl_keep_load(dir, source->config.path, &options) : NULL;
     if (!*ret_policy)
         return err;
-    sl_log(source->log, SL_LOG_ERROR, "%s", why);
-    sl_log(source->log, SL_LOG_ERROR, "started on the last good policy, kept in %s", source->state_dir);
+    sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
+    sl_log(source->config.log, SL_LOG_ERROR, "started on the last good policy, kept in %s", dir);
     *ret_fallen_back = true;
     return 0;
+}
+
+static void note_secret(struct sl_source *source)
+{
+    if (same_secret(&source->in_force, &source->config.secret))
+        return;
+    source->in_force = source->config.secret;
+    if (source->config.keyed)
+        source->config.keyed(source->config.ctx, &source->in_force);
 }
 
 /* Puts the policy in force unless it is the same; takes it in any case. On failure `why` says what is wrong. */
@@ -122,7 +193,8 @@ static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, c
                            size_t why_size)
 {
     struct sl_policy *old = sl_limiter_policy(source->limiter);
-    bool same = !strcmp(sl_policy_hash(old), sl_policy_hash(policy));
+    bool same =
+        !strcmp(sl_policy_hash(old), sl_policy_hash(policy)) && same_secret(&source->in_force, &source->config.secret);
     enum sl_reload result = same ? SL_RELOAD_SAME : SL_RELOAD_DONE;
     int err = same ? 0 : sl_limiter_set_policy(source->limiter, sl_policy_ref(policy));
 
@@ -132,35 +204,91 @@ static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, c
         snprintf(why, why_size, "the policy cannot be put in force: %s", sl_err_text(err));
         result = SL_RELOAD_FAILED;
     } else if (same) {
-        sl_log(source->log, SL_LOG_INFO, "%s: the policy is the one in force", trigger);
+        sl_log(source->config.log, SL_LOG_INFO, "%s: the policy is the one in force", trigger);
     } else {
-        sl_log(source->log, SL_LOG_INFO, "%s: policy %.12s is in force, %zu limits", trigger, sl_policy_hash(policy),
-               sl_policy_n_limits(policy));
+        sl_log(source->config.log, SL_LOG_INFO, "%s: policy %.12s is in force, %zu limits", trigger,
+               sl_policy_hash(policy), sl_policy_n_limits(policy));
         keep(source, policy);
+        note_secret(source);
     }
     sl_policy_unref(policy);
+    return result;
+}
+
+/* As swap, and what became of it is told. */
+static enum sl_reload put_in_force(struct sl_source *source, struct reading *reading, const char *trigger, char *why,
+                                   size_t why_size)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+    enum sl_reload result = swap(source, reading->policy, trigger, why, why_size);
+
+    if (result == SL_RELOAD_FAILED)
+        sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
+    else
+        remember_text(source, reading);
+    sl_free(&alloc, reading->text);
     return result;
 }
 
 enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size)
 {
     char reason[1024];
-    struct sl_policy *policy;
-    enum sl_reload result;
+    struct reading reading;
+    enum sl_reload result = SL_RELOAD_FAILED;
 
     pthread_mutex_lock(&source->lock);
-    if (load(source, true, &policy, reason, sizeof reason)) {
-        result = SL_RELOAD_FAILED;
-    } else {
-        result = swap(source, policy, trigger, reason, sizeof reason);
-        if (result == SL_RELOAD_FAILED)
-            sl_log(source->log, SL_LOG_ERROR, "%s", reason);
-    }
+    if (!load(source, LOG_WARNINGS | LOG_ERRORS, &reading, reason, sizeof reason))
+        result = put_in_force(source, &reading, trigger, reason, sizeof reason);
     if (result == SL_RELOAD_FAILED) {
-        sl_log(source->log, SL_LOG_ERROR, "%s: the policy was not taken; the one in force stays", trigger);
+        sl_log(source->config.log, SL_LOG_ERROR, "%s: the policy was not taken; the one in force stays", trigger);
         if (why)
             snprintf(why, why_size, "%s", reason);
     }
+    pthread_mutex_unlock(&source->lock);
+    return result;
+}
+
+/* ---- another secret */
+
+static struct sl_policy *recompile(const struct sl_source *source)
+{
+    struct sl_policy_options options = policy_options(source);
+    struct sl_policy *policy = NULL;
+    struct sl_diags diags;
+
+    sl_diags_init(&diags, options.alloc);
+    if (source->text && sl_policy_parse(source->text, source->text_len, source->config.path, &options, &policy, &diags))
+        policy = NULL;
+    sl_diags_fini(&diags);
+    if (!policy && source->config.state_dir)
+        policy = sl_keep_load(source->config.state_dir, source->config.path, &options);
+    return policy;
+}
+
+enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret *secret)
+{
+    static const char trigger[] = "the instances' secret is known";
+    char why[1024];
+    struct reading reading;
+    enum sl_reload result = SL_RELOAD_FAILED;
+
+    pthread_mutex_lock(&source->lock);
+    source->config.secret = *secret;
+    if (same_secret(&source->in_force, secret)) {
+        result = SL_RELOAD_SAME;
+    } else {
+        if (load(source, NO_LOG, &reading, why, sizeof why))
+            reading.policy = recompile(source);
+        if (reading.policy)
+            result = put_in_force(source, &reading, trigger, why, sizeof why);
+        else
+            sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
+    }
+    if (result == SL_RELOAD_FAILED)
+        sl_log(source->config.log, SL_LOG_ERROR,
+               "%s, but the policy cannot be compiled under it: shared limits follow "
+               "their failure modes until a reload succeeds",
+               trigger);
     pthread_mutex_unlock(&source->lock);
     return result;
 }

@@ -15,18 +15,29 @@
 /* At most this many findings of a broken policy are logged; the rest are counted in the last line. */
 #define SL_SOURCE_FINDINGS_MAX 10
 
-struct sl_source {
-    const char *path;
-    const char *state_dir; /* where the last good policy is kept; NULL: it is not */
-    struct sl_secret secret;
+struct sl_source_config {
+    const char *path;        /* borrowed, as the rest */
+    const char *state_dir;   /* where the last good policy is kept; NULL: it is not */
+    struct sl_secret secret; /* what policies are compiled under */
+    bool has_store;          /* limits may be shared */
     struct sl_log *log;
-    struct sl_limiter *limiter; /* NULL until sl_source_attach */
-    pthread_mutex_t lock;
+    /* The policy in force is compiled under another secret than before, since now. With the lock held, on the thread of the
+     * reload; must not call back. NULL: nobody cares. */
+    void (*keyed)(void *ctx, const struct sl_secret *secret);
+    void *ctx;
 };
 
-/* Borrows everything; `state_dir` may be NULL. Returns 0, or SL_EIO with a sentence when the folder cannot be used. */
-int sl_source_init(struct sl_source *source, const char *path, const char *state_dir, struct sl_secret secret,
-                   struct sl_log *log, char *why, size_t why_size);
+struct sl_source {
+    struct sl_source_config config;
+    struct sl_limiter *limiter; /* NULL until sl_source_attach */
+    pthread_mutex_t lock;       /* what follows, and config.secret */
+    struct sl_secret in_force;  /* what the policy in force is compiled under */
+    char *text;                 /* the file as it was last good, NULL: it never was */
+    size_t text_len;
+};
+
+/* Returns 0, or SL_EIO with a sentence when the folder cannot be used. */
+int sl_source_init(struct sl_source *source, const struct sl_source_config *config, char *why, size_t why_size);
 void sl_source_fini(struct sl_source *source);
 
 /* Compiles the policy for the start; the caller takes the reference. A broken file falls back to the last good one,
@@ -44,5 +55,10 @@ enum sl_reload { SL_RELOAD_DONE, SL_RELOAD_SAME, SL_RELOAD_FAILED };
 /* Reads the file anew. `trigger` is for the log ("SIGHUP"). On failure `why` has the first finding; it may be NULL.
  * Any thread. */
 enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size);
+
+/* From here on policies are compiled under this secret, beginning with the one in force: the file as it is now, else as it
+ * was last good, else the copy that was kept. When none of them compiles, the policy in force stays as it is until a reload
+ * succeeds. Any thread. */
+enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret *secret);
 
 #endif

@@ -78,6 +78,47 @@ static void a_long_message_is_cut(void **state)
     fclose(file);
 }
 
+/* Whatever bytes a message holds, the line is UTF-8, so that no reader of the log gives up on it. */
+static void what_is_no_utf8_is_replaced(void **state)
+{
+    FILE *file = tmpfile();
+    struct sl_log log;
+    json_t *json;
+    char *text;
+
+    (void)state;
+    sl_log_init(&log, SL_LOG_JSON, fileno(file));
+    sl_log(&log, SL_LOG_INFO, "a\xff\xc3\xa4\xc3(\xed\xa0\x80\xf0\x9f\x98\x80 \xe2\x82");
+    text = written(file);
+    json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    assert_string_equal(json_string_value(json_object_get(json, "msg")),
+                        "a\xef\xbf\xbd\xc3\xa4\xef\xbf\xbd(\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf0\x9f\x98\x80 "
+                        "\xef\xbf\xbd\xef\xbf\xbd");
+    json_decref(json);
+    free(text);
+    sl_log_fini(&log);
+    fclose(file);
+}
+
+/* ... also where it is cut. */
+static void a_cut_message_is_still_utf8(void **state)
+{
+    char message[3000] = "", quoted[64];
+    json_t *json;
+
+    (void)state;
+    for (size_t shift = 0; shift < 4; shift++) {
+        memset(message, 'x', shift);
+        for (size_t i = shift; i + 3 < sizeof message; i += 3)
+            memcpy(message + i, "\xe2\x82\xac", 3);
+        sl_log_quote(message, quoted, sizeof quoted);
+        json = json_loads(quoted, JSON_DECODE_ANY, NULL);
+        assert_non_null(json);
+        json_decref(json);
+    }
+}
+
 static void a_flood_is_bounded_and_counted(void **state)
 {
     FILE *file = tmpfile();
@@ -102,8 +143,8 @@ static void a_flood_is_bounded_and_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_is_one_line_in_both_formats),
-        cmocka_unit_test(a_long_message_is_cut),
+        cmocka_unit_test(a_line_is_one_line_in_both_formats), cmocka_unit_test(a_long_message_is_cut),
+        cmocka_unit_test(what_is_no_utf8_is_replaced),        cmocka_unit_test(a_cut_message_is_still_utf8),
         cmocka_unit_test(a_flood_is_bounded_and_counted),
     };
 

@@ -34,7 +34,18 @@ struct fixture {
     struct sl_log log;
     struct sl_source source;
     struct sl_limiter *limiter;
+    const char *state_dir;
+    unsigned keyed;
+    struct sl_secret secret;
 };
+
+static void on_keyed(void *ctx, const struct sl_secret *secret)
+{
+    struct fixture *f = ctx;
+
+    f->keyed++;
+    f->secret = *secret;
+}
 
 static void write_policy(const struct fixture *f, const char *text)
 {
@@ -45,7 +56,7 @@ static void write_policy(const struct fixture *f, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-static void open_source(struct fixture *f)
+static void open_source_in(struct fixture *f, const char *state_dir)
 {
     struct sl_table_options options = sl_table_defaults();
     struct sl_alloc scarce = {.realloc = scarce_realloc};
@@ -55,6 +66,7 @@ static void open_source(struct fixture *f)
     char why[512];
     int fd;
 
+    *f = (struct fixture){.state_dir = state_dir};
     snprintf(f->path, sizeof f->path, "/tmp/sluice-source-XXXXXX");
     fd = mkstemp(f->path);
     assert_true(fd >= 0);
@@ -65,10 +77,23 @@ static void open_source(struct fixture *f)
     sl_log_init(&f->log, SL_LOG_LOGFMT, fileno(f->lines));
     options.keys = options.log_entries = 1000;
     assert_int_equal(sl_table_open(&options, &table, why, sizeof why), 0);
-    assert_int_equal(sl_source_init(&f->source, f->path, NULL, sl_table_secret(table), &f->log, why, sizeof why), 0);
+    assert_int_equal(sl_source_init(&f->source,
+                                    &(struct sl_source_config){.path = f->path,
+                                                               .state_dir = f->state_dir,
+                                                               .secret = sl_table_secret(table),
+                                                               .log = &f->log,
+                                                               .keyed = on_keyed,
+                                                               .ctx = f},
+                                    why, sizeof why),
+                     0);
     assert_int_equal(sl_source_first(&f->source, &policy, &fallen_back, why, sizeof why), 0);
     assert_int_equal(sl_limiter_new(table, policy, &scarce, &f->limiter), 0);
     sl_source_attach(&f->source, f->limiter);
+}
+
+static void open_source(struct fixture *f)
+{
+    open_source_in(f, NULL);
 }
 
 static void close_source(struct fixture *f)
@@ -132,9 +157,84 @@ static void without_memory_the_old_policy_stays(void **state)
     close_source(&f);
 }
 
+/* ---- another secret */
+
+static const struct sl_secret another = {.k0 = 7, .k1 = 8};
+
+/* Where the policy in force would put somebody's bucket: it depends on the secret. */
+static uint64_t seed(struct fixture *f)
+{
+    struct sl_policy *policy = sl_limiter_policy(f->limiter);
+    uint64_t a = sl_policy_limit(policy, 0)->seeds[0].a;
+
+    sl_policy_unref(policy);
+    return a;
+}
+
+static void another_secret_compiles_the_policy_anew(void **state)
+{
+    struct fixture f;
+    uint64_t before;
+
+    (void)state;
+    open_source(&f);
+    before = seed(&f);
+    assert_int_equal(sl_source_rekey(&f.source, &another), SL_RELOAD_DONE);
+    assert_in_force(&f, "one");
+    assert_int_equal(f.keyed, 1);
+    assert_int_equal(f.secret.k0, 7);
+    assert_true(seed(&f) != before);
+    assert_int_equal(sl_source_rekey(&f.source, &another), SL_RELOAD_SAME);
+    assert_int_equal(f.keyed, 1);
+    /* Later reloads go on with it. */
+    before = seed(&f);
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_SAME);
+    write_policy(&f, TWO);
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_DONE);
+    write_policy(&f, ONE);
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_DONE);
+    assert_true(seed(&f) == before);
+    assert_int_equal(f.keyed, 1);
+    close_source(&f);
+}
+
+static void a_file_broken_meanwhile_does_not_keep_a_secret_out(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    open_source(&f);
+    write_policy(&f, "limits: [");
+    assert_int_equal(sl_source_rekey(&f.source, &another), SL_RELOAD_DONE);
+    assert_in_force(&f, "one");
+    assert_int_equal(f.keyed, 1);
+    close_source(&f);
+}
+
+/* The file broken, and no memory to compile what it was: the next good reload takes the secret along. */
+static void what_cannot_be_compiled_waits_for_a_good_file(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    open_source(&f);
+    exhausted = true;
+    assert_int_equal(sl_source_rekey(&f.source, &another), SL_RELOAD_FAILED);
+    exhausted = false;
+    assert_int_equal(f.keyed, 0);
+    assert_true(was_logged(&f, "shared limits follow their failure modes"));
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_DONE); /* the same text, another secret */
+    assert_int_equal(f.keyed, 1);
+    assert_int_equal(f.secret.k1, 8);
+    close_source(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_secret_compiles_the_policy_anew),
+        cmocka_unit_test(a_file_broken_meanwhile_does_not_keep_a_secret_out),
+        cmocka_unit_test(what_cannot_be_compiled_waits_for_a_good_file),
         cmocka_unit_test(a_good_file_is_put_in_force),
         cmocka_unit_test(without_memory_the_old_policy_stays),
     };
