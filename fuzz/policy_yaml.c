@@ -61,7 +61,7 @@ static void resolve_for(const struct sl_policy *policy, const struct sl_limit *l
     require(r.n_items <= SL_ITEMS_MAX && r.n_dry <= SL_ITEMS_MAX);
     for (unsigned i = 0; i < r.n_items; i++)
         require(r.items[i].shape->limit >= 1 && r.items[i].cost <= SLUICE_COST_MAX);
-    json_decref(sl_policy_explain_json(policy, &checked));
+    json_decref(sl_policy_explain_json(policy, &checked, 3));
 }
 
 static void check_policy(const struct sl_policy *policy)

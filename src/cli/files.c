@@ -1,22 +1,42 @@
 #include "cli/files.h"
 
+#include "store/url.h"
+
 #include <string.h>
 
-struct sl_policy *cli_load_policy(const char *path, struct sl_secret secret, bool loud)
+struct sl_policy_options cli_policy_options(struct sl_secret secret, bool has_store)
 {
-    struct sl_policy_options options = {.secret = secret, .alloc = sl_alloc_system(), .has_store = false};
+    return (struct sl_policy_options){
+        .secret = secret, .alloc = sl_alloc_system(), .has_store = has_store, .check_store = sl_store_url_check};
+}
+
+struct sl_policy *cli_load_policy(const char *path, const struct sl_policy_options *options)
+{
     struct sl_policy *policy = NULL;
     struct sl_diags diags;
-    int err;
 
-    sl_diags_init(&diags, options.alloc);
-    err = sl_policy_load(path, &options, &policy, &diags);
-    if (err || loud)
+    sl_diags_init(&diags, options->alloc);
+    if (sl_policy_load(path, options, &policy, &diags)) {
         sl_diags_print(&diags, stderr);
-    if (err)
         policy = NULL;
+    }
     sl_diags_fini(&diags);
     return policy;
+}
+
+int cli_read_store(const char *store, bool *ret_has_store)
+{
+    struct sl_store_url url;
+    char why[300];
+
+    *ret_has_store = false;
+    if (!store)
+        return 0;
+    if (sl_store_url_parse(store, &url, why, sizeof why) != 0)
+        return cli_fail(CLI_USAGE, "--store: %s", why);
+    *ret_has_store = url.kind != SL_STORE_MEMORY;
+    sl_store_url_fini(&url);
+    return 0;
 }
 
 struct sl_limiter *cli_open_limiter(const char *path, uint64_t keys)
@@ -24,6 +44,7 @@ struct sl_limiter *cli_open_limiter(const char *path, uint64_t keys)
     struct sl_table_options options = sl_table_defaults();
     struct sl_alloc alloc = sl_alloc_system();
     struct sl_limiter *limiter = NULL;
+    struct sl_policy_options policy_options;
     struct sl_table *table;
     struct sl_policy *policy;
     char why[512];
@@ -34,7 +55,8 @@ struct sl_limiter *cli_open_limiter(const char *path, uint64_t keys)
         cli_fail(CLI_USAGE, "%s", why);
         return NULL;
     }
-    policy = cli_load_policy(path, sl_table_secret(table), false);
+    policy_options = cli_policy_options(sl_table_secret(table), false);
+    policy = cli_load_policy(path, &policy_options);
     if (!policy || sl_limiter_new(table, policy, &alloc, &limiter)) {
         if (policy)
             cli_fail(CLI_USAGE, "out of memory");

@@ -7,9 +7,15 @@
 #include "policy/policy.h"
 #include "sluice/sluice.h"
 
-/* Loads a policy for reading, for which `secret` may be zero. Findings go to standard error when `loud` or when it
- * fails. Returns a reference, or NULL. */
-struct sl_policy *cli_load_policy(const char *path, struct sl_secret secret, bool loud);
+/* What policies are compiled with: for reading, `secret` may be zero. */
+struct sl_policy_options cli_policy_options(struct sl_secret secret, bool has_store);
+
+/* Loads a policy. Findings go to standard error when it fails. Returns a reference, or NULL. */
+struct sl_policy *cli_load_policy(const char *path, const struct sl_policy_options *options);
+
+/* For the option --store of commands that look at policies: 0 and whether it is a shared store, or a status after it has
+ * said what is wrong. NULL: not given. */
+int cli_read_store(const char *store, bool *ret_has_store);
 
 /* A limiter of its own for one policy, in memory. Returns NULL when the policy is broken (findings printed) or memory
  * is short. */

@@ -50,22 +50,46 @@ static const char *command_name(const void *ctx, size_t i)
     return cli_commands[i]->name;
 }
 
+#define FIRST_WORD_MAX 24
+
+static const char *first_word(const void *ctx, size_t i)
+{
+    return ((const char(*)[FIRST_WORD_MAX])ctx)[i];
+}
+
+/* The command that `typed` was probably meant to be, else the word that begins one. NULL, or text in `buf`. */
+static const char *suggest(const char *typed, const char *word, char *buf, size_t size)
+{
+    const char *nearest = sl_text_suggest(typed, strlen(typed), command_name, NULL, cli_n_commands);
+    char(*words)[FIRST_WORD_MAX] = nearest || !word ? NULL : calloc(cli_n_commands, sizeof *words);
+
+    for (size_t i = 0; words && i < cli_n_commands; i++)
+        snprintf(words[i], sizeof words[i], "%.*s", (int)strcspn(cli_commands[i]->name, " "), cli_commands[i]->name);
+    if (words)
+        nearest = sl_text_suggest(word, strlen(word), first_word, (const void *)words, cli_n_commands);
+    if (nearest)
+        snprintf(buf, size, "%s", nearest);
+    free(words);
+    return nearest ? buf : NULL;
+}
+
 static int unknown_command(int argc, char **argv)
 {
-    char typed[128];
-    const char *nearest;
+    bool two = argc > 2 && argv[2][0] != '-', group;
+    char typed[128], meant[128];
 
     if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")) && print_group(argv[1], stdout))
         return CLI_DONE;
-    snprintf(typed, sizeof typed, "%s", argv[1]);
-    if (print_group(argv[1], stderr)) {
-        if (argc < 3)
-            return cli_fail(CLI_USAGE, "`%s` needs one of these words", argv[1]);
-        snprintf(typed, sizeof typed, "%s %s", argv[1], argv[2]);
-    }
-    nearest = sl_text_suggest(typed, strlen(typed), command_name, NULL, cli_n_commands);
-    if (nearest)
-        return cli_fail(CLI_USAGE, "no command `%s`; did you mean `%s`?", typed, nearest);
+    group = print_group(argv[1], stderr);
+    if (group && argc < 3)
+        return cli_fail(CLI_USAGE, "`%s` needs one of these words", argv[1]);
+    snprintf(typed, sizeof typed, "%s%s%s", argv[1], two ? " " : "", two ? argv[2] : "");
+    if (!suggest(typed, group ? NULL : argv[1], meant, sizeof meant))
+        meant[0] = '\0';
+    if (!group) /* then the second word is not the one that is wrong */
+        snprintf(typed, sizeof typed, "%s", argv[1]);
+    if (meant[0])
+        return cli_fail(CLI_USAGE, "no command `%s`; did you mean `%s`?", typed, meant);
     return cli_fail(CLI_USAGE, "no command `%s`; `sluice --help` lists them", typed);
 }
 

@@ -6,11 +6,31 @@
 #include <jansson.h>
 #include <string.h>
 
+#define INSTANCES_MAX 1000 /* as many as a fleet may have */
+
 struct policy_values {
     struct cli_common common;
     struct cli_request_options request; /* explain */
+    uint64_t instances;                 /* explain */
     bool strict;                        /* check */
+    char *store;                        /* check, show, explain: only whether there is one matters */
+    bool has_store;
 };
+
+static int read_store(const struct cli_call *call)
+{
+    struct policy_values *values = (struct policy_values *)call->values;
+
+    return cli_read_store(values->store, &values->has_store);
+}
+
+static struct sl_policy *load(const struct cli_call *call, const char *path)
+{
+    const struct policy_values *values = (const struct policy_values *)call->values;
+    struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, values->has_store);
+
+    return cli_load_policy(path, &options);
+}
 
 /* ---- check ---- */
 
@@ -56,7 +76,7 @@ static void check_text(const struct cli_call *call, const char *path, const stru
 static bool check_one(const struct cli_call *call, const char *path, json_t *results)
 {
     const struct policy_values *values = (const struct policy_values *)call->values;
-    struct sl_policy_options options = {.alloc = sl_alloc_system()};
+    struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, values->has_store);
     struct sl_policy *policy = NULL;
     struct sl_diags diags;
     bool good;
@@ -76,9 +96,13 @@ static bool check_one(const struct cli_call *call, const char *path, json_t *res
 
 static int run_check(const struct cli_call *call)
 {
-    json_t *results = call->values->json ? json_array() : NULL;
+    json_t *results;
     bool good = true;
+    int status = read_store(call);
 
+    if (status)
+        return status;
+    results = call->values->json ? json_array() : NULL;
     for (size_t i = 0; i < call->n_words; i++)
         good = check_one(call, call->words[i], results) && good;
     if (results)
@@ -90,9 +114,12 @@ static int run_check(const struct cli_call *call)
 
 static int run_show(const struct cli_call *call)
 {
-    struct sl_policy *policy = cli_load_policy(call->words[0], (struct sl_secret){0}, false);
-    int status = CLI_DONE;
+    struct sl_policy *policy;
+    int status = read_store(call);
 
+    if (status)
+        return status;
+    policy = load(call, call->words[0]);
     if (!policy)
         return CLI_NO;
     if (call->values->json)
@@ -105,6 +132,7 @@ static int run_show(const struct cli_call *call)
 
 static int explain(const struct cli_call *call, const struct sl_policy *policy, const struct sluice_request *request)
 {
+    unsigned instances = (unsigned)((const struct policy_values *)call->values)->instances;
     struct sl_request_buffer buffer;
     struct sluice_request checked;
     const char *field, *why;
@@ -112,8 +140,8 @@ static int explain(const struct cli_call *call, const struct sl_policy *policy, 
     if (sl_request_check(policy, request, &checked, &buffer, &field, &why))
         return cli_fail(CLI_USAGE, "%s: %s", field, why);
     if (call->values->json)
-        return cli_print_json(sl_policy_explain_json(policy, &checked), CLI_DONE);
-    sl_policy_explain_text(policy, &checked, stdout);
+        return cli_print_json(sl_policy_explain_json(policy, &checked, instances), CLI_DONE);
+    sl_policy_explain_text(policy, &checked, instances, stdout);
     return CLI_DONE;
 }
 
@@ -126,9 +154,11 @@ static int run_explain(const struct cli_call *call)
     int status = cli_make_request(call, call->words[1], call->n_words > 2 ? call->words[2] : NULL, &values->request,
                                   labels, &request);
 
+    if (status == 0)
+        status = read_store(call);
     if (status)
         return status;
-    policy = cli_load_policy(call->words[0], (struct sl_secret){0}, false);
+    policy = load(call, call->words[0]);
     if (!policy)
         return CLI_NO;
     status = explain(call, policy, &request);
@@ -138,9 +168,8 @@ static int run_explain(const struct cli_call *call)
 
 static int run_diff(const struct cli_call *call)
 {
-    struct sl_policy *from = cli_load_policy(call->words[0], (struct sl_secret){0}, false);
-    struct sl_policy *to = cli_load_policy(call->words[1], (struct sl_secret){0}, false);
-    int status = from && to ? CLI_DONE : CLI_NO;
+    struct sl_policy *from = load(call, call->words[0]), *to = load(call, call->words[1]);
+    int status = from && to ? CLI_DONE : CLI_USAGE; /* that there is no answer is not that they differ */
 
     if (from && to) {
         json_t *diff = sl_policy_diff_json(from, to);
@@ -161,6 +190,13 @@ static int run_diff(const struct cli_call *call)
 
 /* ---- the commands ---- */
 
+#define STORE_ROW                                                                                                   \
+    {                                                                                                               \
+        .group = "Store", .name = "store", .type = SL_OPTION_TEXT, .offset = offsetof(struct policy_values, store), \
+        .argument = "URL", .flags = SL_OPTION_FLAG_ONLY,                                                            \
+        .sentence = "look at the policy as a daemon with this --store does; the store is not asked"                 \
+    }
+
 static const struct sl_option check_rows[] = {
     {.group = "Checking",
      .name = "strict",
@@ -168,11 +204,25 @@ static const struct sl_option check_rows[] = {
      .offset = offsetof(struct policy_values, strict),
      .flags = SL_OPTION_FLAG_ONLY,
      .sentence = "a warning makes it not valid too"},
+    STORE_ROW,
     CLI_COMMON_ROWS(struct policy_values),
 };
 static const struct sl_option plain_rows[] = {CLI_COMMON_ROWS(struct policy_values)};
-static const struct sl_option explain_rows[] = {CLI_REQUEST_ROWS(struct policy_values),
-                                                CLI_COMMON_ROWS(struct policy_values)};
+static const struct sl_option show_rows[] = {STORE_ROW, CLI_COMMON_ROWS(struct policy_values)};
+static const struct sl_option explain_rows[] = {
+    CLI_REQUEST_ROWS(struct policy_values),
+    STORE_ROW,
+    {.name = "instances",
+     .type = SL_OPTION_COUNT,
+     .offset = offsetof(struct policy_values, instances),
+     .argument = "N",
+     .preset = "1",
+     .min = 1,
+     .max = INSTANCES_MAX,
+     .flags = SL_OPTION_FLAG_ONLY,
+     .sentence = "how many daemons share the store: for the numbers of accuracy and outages"},
+    CLI_COMMON_ROWS(struct policy_values),
+};
 
 const struct cli_command cli_policy_check = {
     .name = "policy check",
@@ -200,8 +250,8 @@ const struct cli_command cli_policy_show = {
     .manual =
         "Prints every limit with its effective rates (after defaults and ceiling), the layers, endpoints and tiers.\n\n"
         "  sluice policy show policy.yaml",
-    .rows = plain_rows,
-    .n_rows = sizeof plain_rows / sizeof plain_rows[0],
+    .rows = show_rows,
+    .n_rows = sizeof show_rows / sizeof show_rows[0],
     .values_size = sizeof(struct policy_values),
     .run = run_show,
 };
@@ -212,11 +262,15 @@ const struct cli_command cli_policy_explain = {
     .min_words = 2,
     .max_words = 3,
     .summary = "see which limits meet a request, and why",
-    .manual = "Prints every step from a request to its limits: endpoint, tier, the candidates of each layer and why "
-              "each lost,\n"
-              "cost, ceiling, buckets, dry runs, and what happens when the store fails. Nothing is charged.\n\n"
-              "  sluice policy explain policy.yaml acct_8812 api:search\n"
-              "  sluice policy explain policy.yaml 203.0.113.9 'POST /login' --key-type address",
+    .manual =
+        "Prints every step from a request to its limits: endpoint, tier, the candidates of each layer and why "
+        "each lost,\n"
+        "cost, ceiling, buckets, dry runs, and, with --store, how exact a fleet of --instances is and what an outage "
+        "means.\n"
+        "Nothing is charged and nobody is asked.\n\n"
+        "  sluice policy explain policy.yaml acct_8812 api:search\n"
+        "  sluice policy explain policy.yaml 203.0.113.9 'POST /login' --key-type address\n"
+        "  sluice policy explain policy.yaml acct_8812 --store redis://cache --instances 4",
     .rows = explain_rows,
     .n_rows = sizeof explain_rows / sizeof explain_rows[0],
     .values_size = sizeof(struct policy_values),
@@ -231,7 +285,8 @@ const struct cli_command cli_policy_diff = {
     .summary = "see what changes from one policy to another",
     .manual = "Compares what two policies mean, not how they are written, and says what becomes of the counts in the "
               "buckets of\n"
-              "each changed limit. The status is 1 when they differ.\n\n"
+              "each changed limit. The status is 1 when they differ, and 2 when one of them cannot be read or is not "
+              "valid.\n\n"
               "  sluice policy diff policy.yaml next.yaml",
     .rows = plain_rows,
     .n_rows = sizeof plain_rows / sizeof plain_rows[0],

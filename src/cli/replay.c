@@ -166,6 +166,7 @@ static int run_to_file(const struct cli_call *call, struct sl_replay_options *op
 static int run(const struct cli_call *call)
 {
     const struct replay_values *values = (const struct replay_values *)call->values;
+    struct sl_policy_options policy_options = cli_policy_options(sl_replay_secret(), false);
     struct sl_replay_options options = sl_replay_defaults();
     int status = CLI_NO;
 
@@ -177,9 +178,9 @@ static int run(const struct cli_call *call)
     options.reorder_us = values->reorder_us;
     options.table_keys = values->table_keys;
     options.top = (unsigned)values->top;
-    options.policy = cli_load_policy(values->policy, sl_replay_secret(), false);
+    options.policy = cli_load_policy(values->policy, &policy_options);
     if (values->compare && options.policy)
-        options.compare = cli_load_policy(values->compare, sl_replay_secret(), false);
+        options.compare = cli_load_policy(values->compare, &policy_options);
     if (options.policy && (options.compare || !values->compare))
         status = values->verdicts ? run_to_file(call, &options, values->verdicts) : run_with(call, &options);
     sl_policy_unref(options.policy);

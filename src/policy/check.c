@@ -154,31 +154,54 @@ static void check_address_key(struct sl_load *load, struct sl_limit_draft *draft
     load->reader.nomem |= !draft->key;
 }
 
+static void check_store(struct sl_load *load, size_t i)
+{
+    const struct sl_dedicated_draft *dedicated = &load->draft.dedicated[i];
+    char path[SL_PATH_MAX], why[300];
+
+    if (!dedicated->store_node || !load->options->check_store ||
+        load->options->check_store(dedicated->store, why, sizeof why) == 0)
+        return;
+    snprintf(path, sizeof path, "dedicated[%zu].store", i);
+    sl_load_error(load, dedicated->store_node, path, "%s", why);
+}
+
+/* `first` has a name for each key, and owners[its number] the entry that had it first, from 1. */
+static void check_dedicated_keys(struct sl_load *load, size_t i, struct sl_name_set *first, uint32_t *owners)
+{
+    const struct sl_texts *keys = &load->draft.dedicated[i].keys;
+    char path[SL_PATH_MAX];
+
+    for (size_t k = 0; k < keys->n; k++) {
+        uint32_t *owner = &owners[sl_name_set_add(first, keys->list[k].text, keys->list[k].len)];
+
+        if (*owner && *owner != i + 1) {
+            snprintf(path, sizeof path, "dedicated[%zu].keys[%zu]", i, k);
+            sl_load_error(load, keys->list[k].node, path, "the key has a store already, in dedicated[%u]", *owner - 1);
+        } else {
+            *owner = (uint32_t)i + 1;
+        }
+    }
+}
+
 static void check_dedicated(struct sl_load *load)
 {
     const struct sl_draft *draft = &load->draft;
-    char path[SL_PATH_MAX];
+    struct sl_name_set first;
+    uint32_t *owners;
+    size_t n = 0;
 
     for (size_t i = 0; i < draft->n_dedicated; i++)
-        for (size_t k = 0; k < draft->dedicated[i].keys.n; k++) {
-            const struct sl_placed_text *key = &draft->dedicated[i].keys.list[k];
-            size_t earlier = 0;
-
-            while (earlier < i) {
-                const struct sl_texts *keys = &draft->dedicated[earlier].keys;
-                size_t j = 0;
-
-                while (j < keys->n && strcmp(keys->list[j].text, key->text) != 0)
-                    j++;
-                if (j < keys->n)
-                    break;
-                earlier++;
-            }
-            if (earlier == i)
-                continue;
-            snprintf(path, sizeof path, "dedicated[%zu].keys[%zu]", i, k);
-            sl_load_error(load, key->node, path, "the key has a store already, in dedicated[%zu]", earlier);
-        }
+        n += draft->dedicated[i].keys.n;
+    owners = sl_arena_calloc(&load->scratch, n + 1, sizeof *owners);
+    if (!owners || sl_name_set_init(&first, &load->scratch, n) != 0) {
+        load->reader.nomem = true;
+        return;
+    }
+    for (size_t i = 0; i < draft->n_dedicated; i++) {
+        check_store(load, i);
+        check_dedicated_keys(load, i, &first, owners);
+    }
 }
 
 void sl_check_keys(struct sl_load *load)

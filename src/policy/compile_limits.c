@@ -107,20 +107,21 @@ static bool gather_rates(struct sl_load *load, const struct sl_limit_draft *draf
             "a `burst` beside `rates` would not say which it belongs to: write {rate: ..., burst: ...} in the list");
         return false;
     }
-    if (!sl_limit_draft_knows(&load->draft, draft, rates ? SL_LF_RATES : SL_LF_RATE) ||
-        !sl_limit_draft_knows(&load->draft, draft, SL_LF_BURST) ||
-        !sl_limit_draft_knows(&load->draft, draft, SL_LF_ALGORITHM))
+    if (!sl_limit_draft_knows(&load->draft, draft, rates ? SL_LF_RATES : SL_LF_RATE))
         return false; /* reported where it was read */
+    if (!rates && !draft->rate.node) {
+        /* no limit at all, or a misspelt field: that has been said */
+        if (draft->node->kind == SL_NODE_MAP && sl_limit_draft_knows(&load->draft, draft, SL_LF_RATES))
+            sl_limit_error(load, draft, SL_LF_RATE, "missing: a limit needs `rate` or `rates`");
+        return false;
+    }
+    if (!sl_limit_draft_knows(&load->draft, draft, SL_LF_BURST) ||
+        !sl_limit_draft_knows(&load->draft, draft, SL_LF_ALGORITHM))
+        return false;
     if (rates) {
         memcpy(written->rates, draft->rates.list, sizeof written->rates);
         written->n_rates = draft->rates.n;
         return true;
-    }
-    if (!draft->rate.node) {
-        if (draft->node->kind != SL_NODE_MAP)
-            return false; /* no limit at all, which has been said */
-        sl_limit_error(load, draft, SL_LF_RATE, "missing: a limit needs `rate` or `rates`");
-        return false;
     }
     written->n_rates = 1;
     written->rates[0] = draft->rate;

@@ -133,6 +133,7 @@ struct sl_tiers_draft {
 struct sl_dedicated_draft {
     struct sl_texts keys;
     const char *store;
+    const struct sl_node *store_node; /* NULL: not given rightly */
 };
 
 struct sl_draft {
@@ -218,8 +219,8 @@ bool sl_read_limits(struct sl_reader *r, const struct sl_node *value, struct sl_
 /* A limit as it is before anything is read. */
 void sl_limit_draft_init(struct sl_limit_draft *limit);
 
-/* True when the field's value in force is right: not given wrongly in the limit, nor in `defaults` where that is what
- * holds. */
+/* True when the field's value in force is right: neither given wrongly nor misspelt in the limit, nor in `defaults` where
+ * that is what holds. */
 bool sl_limit_draft_knows(const struct sl_draft *draft, const struct sl_limit_draft *limit, enum sl_limit_field field);
 
 /* Reads a keys_file (`key,tier` a line) into the draft's keys, its findings under its own name and lines. `node` is the

@@ -366,9 +366,10 @@ void sl_limit_draft_init(struct sl_limit_draft *limit)
 
 bool sl_limit_draft_knows(const struct sl_draft *draft, const struct sl_limit_draft *limit, enum sl_limit_field field)
 {
-    const struct sl_given *given = limit->given.at[field] ? &limit->given : &draft->defaults.given;
+    const struct sl_given *given =
+        limit->given.at[field] || limit->given.meant >> field & 1 ? &limit->given : &draft->defaults.given;
 
-    return !given->at[field] || sl_given_ok(given, field);
+    return given->at[field] ? sl_given_ok(given, field) : !(given->meant >> field & 1);
 }
 
 bool sl_read_defaults(struct sl_reader *r, const struct sl_node *value, const struct sl_field *field, void *target)

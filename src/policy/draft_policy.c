@@ -151,6 +151,7 @@ static bool read_ceiling(struct sl_reader *r, const struct sl_node *value, const
 
 static bool read_store(struct sl_reader *r, const struct sl_node *value, const struct sl_field *field, void *target)
 {
+    struct sl_dedicated_draft *dedicated = target;
     static const char *const schemes[] = {"redis://",          "rediss://",        "redis+unix://",
                                           "redis+sentinel://", "redis+cluster://", "rediss+sentinel://",
                                           "rediss+cluster://"};
@@ -158,8 +159,10 @@ static bool read_store(struct sl_reader *r, const struct sl_node *value, const s
     if (!sl_read_is_text(r, value, (size_t)field->max))
         return false;
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
-        if (!strncmp(value->text, schemes[i], strlen(schemes[i])) && value->text[strlen(schemes[i])])
+        if (!strncmp(value->text, schemes[i], strlen(schemes[i])) && value->text[strlen(schemes[i])]) {
+            dedicated->store_node = value;
             return sl_read_text(r, value, field, target);
+        }
     return sl_read_error(r, value,
                          "expected the URL of a store: redis://, rediss://, redis+unix://, redis+sentinel:// or "
                          "redis+cluster:// and its address");

@@ -61,12 +61,29 @@ static void lint_idle_fields(struct sl_load *load, const struct sl_limit_draft *
     if (given->at[SL_LF_LEASE] && c != SL_COORD_LEASED && c != SL_COORD_AUTO)
         sl_limit_warning(load, draft, SL_LF_LEASE, "has no effect: coordination is `%s`, not `leased`",
                          sl_coordination_words[c]);
+    if (load->options->has_store && given->at[SL_LF_LEASE] && draft->lease.block && c == SL_COORD_AUTO)
+        sl_limit_warning(load, draft, SL_LF_LEASE,
+                         "`block` has no effect: coordination `auto` chooses blocks by itself; `leased` takes yours");
     if (given->at[SL_LF_SPLIT] && c != SL_COORD_SPLIT)
         sl_limit_warning(load, draft, SL_LF_SPLIT, "has no effect: coordination is `%s`, not `split`",
                          sl_coordination_words[c]);
     if (given->at[SL_LF_SYNC] && c != SL_COORD_SYNCED)
         sl_limit_warning(load, draft, SL_LF_SYNC, "has no effect: coordination is `%s`, not `synced`",
                          sl_coordination_words[c]);
+}
+
+/* Two windows' worth may come around a boundary; a bucket lets less through in so short a time when it holds less than two
+ * windows. */
+static void lint_filter(struct sl_load *load, const struct sl_limit_draft *draft)
+{
+    const struct sl_limit *limit = &load->policy->limits[draft->index];
+
+    if (load->options->has_store && draft->given.at[SL_LF_LOCAL_FACTOR] && limit->local_factor > 0 &&
+        limit->local_factor < 2 && limit->algorithm == SL_FIXED_WINDOW && limit->coordination != SL_COORD_LOCAL)
+        sl_limit_warning(
+            load, draft, SL_LF_LOCAL_FACTOR,
+            "a fixed_window may admit two windows' worth around a boundary; below 2 the pre-filter rejects "
+            "some of that");
 }
 
 /* ---- failure modes ---------------------------------------------------------------------------------------------- */
@@ -86,6 +103,7 @@ static void lint_failure_modes(struct sl_load *load)
 
     for (size_t i = 0; i < load->policy->n_limits; i++) {
         if (!load->draft.limits[i].sound || !load->draft.limits[i].name ||
+            !sl_limit_draft_knows(&load->draft, &load->draft.limits[i], SL_LF_ON_STORE_FAILURE) ||
             !lacks_failure_mode(&load->policy->limits[i]) || ++n > FAILURE_MODE_WARNINGS)
             continue;
         sl_limit_warning(
@@ -274,8 +292,10 @@ void sl_lint_settings(struct sl_load *load)
         snprintf(path, sizeof path, "limits[%zu]", i);
         lint_store_fields(load, limit, path);
         lint_idle_fields(load, limit);
-        if (limit->sound)
+        if (limit->sound) {
             lint_cost(load, limit);
+            lint_filter(load, limit);
+        }
         lint_key_type(load, limit);
         if (limit->key && !limit->key_type) {
             snprintf(path, sizeof path, "limits[%zu].key", i);

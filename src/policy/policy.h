@@ -130,6 +130,8 @@ struct sl_policy_options {
     struct sl_secret secret; /* the table's; a policy used only for reading may leave it zero */
     struct sl_alloc alloc;
     bool has_store; /* false: warn about fields that only a shared store can honour */
+    /* Is this the address of a store for `dedicated`? 0, or a sentence without secrets. NULL: only its scheme is looked at. */
+    int (*check_store)(const char *text, char *why, size_t why_size);
 };
 
 /* Compiles text (len bytes; `file` names it in findings and is the base of a relative keys_file, which is read

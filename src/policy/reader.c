@@ -61,11 +61,16 @@ static unsigned find_field(const struct sl_fields *fields, const struct sl_node 
     return i;
 }
 
-static bool unknown_field(struct sl_reader *r, const struct sl_node *key, const struct sl_fields *fields)
+static bool unknown_field(struct sl_reader *r, const struct sl_node *key, const struct sl_fields *fields,
+                          struct sl_given *given)
 {
     struct sl_names names = {.at = field_name, .ctx = fields->list, .n = fields->n};
+    const char *near = sl_text_suggest(key->text, key->len, names.at, names.ctx, names.n);
     char hint[SL_HINT_MAX];
 
+    for (unsigned i = 0; i < fields->n; i++)
+        if (!near || near == fields->list[i].name)
+            given->meant |= UINT32_C(1) << i;
     return sl_read_error(r, key, "unknown field of %s%s", fields->what, sl_read_hint(key->text, key->len, names, hint));
 }
 
@@ -77,7 +82,7 @@ static bool read_member(struct sl_reader *r, const struct sl_node *value, const 
     bool ok;
 
     if (i == fields->n) {
-        ok = unknown_field(r, value->key, fields);
+        ok = unknown_field(r, value->key, fields, given);
     } else if (given->at[i]) {
         ok = false; /* a duplicate, which the tree's builder has reported */
     } else {
@@ -102,7 +107,8 @@ bool sl_read_fields(struct sl_reader *r, const struct sl_node *node, const struc
     for (unsigned i = 0; i < fields->n; i++) {
         const struct sl_field *field = &fields->list[i];
 
-        if (!fields->partial && !ret_given->at[i] && !strcmp(field->fallback, "required")) {
+        if (!fields->partial && !ret_given->at[i] && !(ret_given->meant >> i & 1) &&
+            !strcmp(field->fallback, "required")) {
             size_t base = sl_path_field(&r->path, field->name, strlen(field->name));
 
             ok = sl_read_error(r, node, "missing: %s needs `%s` (%s)", fields->what, field->name, field->type);

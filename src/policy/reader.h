@@ -49,6 +49,8 @@ struct sl_fields {
 struct sl_given {
     const struct sl_node *at[SL_FIELDS_MAX]; /* the value; NULL: absent */
     uint32_t ok;
+    uint32_t
+        meant; /* fields that are absent because an unknown one was probably meant to be them: any, if none is near */
 };
 
 static inline bool sl_given_ok(const struct sl_given *given, unsigned field)
@@ -56,8 +58,8 @@ static inline bool sl_given_ok(const struct sl_given *given, unsigned field)
     return given->ok >> field & 1;
 }
 
-/* Walks a mapping (anything else is an error) by its table. Required fields that are missing are errors at the mapping.
- * Returns true when all was well. */
+/* Walks a mapping (anything else is an error) by its table. Required fields that are missing, unless a misspelt one
+ * was meant to be them, are errors at the mapping. Returns true when all was well. */
 bool sl_read_fields(struct sl_reader *r, const struct sl_node *node, const struct sl_fields *fields, void *target,
                     struct sl_given *ret_given);
 

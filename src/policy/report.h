@@ -17,9 +17,11 @@ void sl_policy_show_text(const struct sl_policy *policy, FILE *out);
 
 /* Every step for one request: endpoint (which glob), tier (from where), per layer the candidates in order with
  * why each lost, cost (from where), ceiling, buckets, dry-run winners, and what coordination and failure mode
- * mean for each limit. */
-struct json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct sluice_request *request);
-void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_request *request, FILE *out);
+ * mean for each bucket in a fleet of so many instances (at least 1). */
+struct json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct sluice_request *request,
+                                      unsigned instances);
+void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_request *request, unsigned instances,
+                            FILE *out);
 
 /* What changes from `from` to `to`: limits added, removed, changed (field by field, with what happens to the
  * state in their buckets), other settings. Returns an object {"changes": [...]}; the list is empty when both mean

@@ -397,6 +397,19 @@ static void diff_settings(json_t *from, json_t *to, json_t *changes)
     }
 }
 
+/* A change that the addresses as shown, without users and passwords, do not tell. */
+static void diff_logins(const struct sl_policy *from, const struct sl_policy *to, json_t *x, json_t *y, json_t *changes)
+{
+    bool differ = false;
+
+    if (!same(json_object_get(x, "dedicated"), json_object_get(y, "dedicated")))
+        return;
+    for (size_t i = 0; i < from->n_dedicated; i++)
+        differ |= strcmp(from->dedicated[i].store, to->dedicated[i].store) != 0;
+    if (differ)
+        add_change(changes, "setting_changed", "the login of a dedicated store");
+}
+
 json_t *sl_policy_diff_json(const struct sl_policy *from, const struct sl_policy *to)
 {
     json_t *diff = json_object(), *changes = json_array();
@@ -406,6 +419,7 @@ json_t *sl_policy_diff_json(const struct sl_policy *from, const struct sl_policy
     sl_arena_init(&arena, from->arena.alloc);
     json_object_set(diff, "changes", changes);
     diff_settings(x, y, changes);
+    diff_logins(from, to, x, y, changes);
     diff_layers(json_object_get(x, "layers"), json_object_get(y, "layers"), changes);
     diff_endpoints(json_object_get(x, "endpoints"), json_object_get(y, "endpoints"), changes);
     diff_keys(from, to, changes);

@@ -4,6 +4,7 @@
  * tables that decide. */
 #include "policy/glob.h"
 #include "policy/report.h"
+#include "policy/report_buckets.h"
 #include "policy/report_parts.h"
 #include "policy/resolve.h"
 
@@ -286,56 +287,7 @@ static json_t *layer_json(const struct sl_subject *s, struct layer_view view, co
     return object;
 }
 
-/* ---- buckets ---------------------------------------------------------------------------------------------------- */
-
-static const char *cost_from(const struct sl_subject *s, const struct sl_limit *limit)
-{
-    if (s->request->cost >= 0)
-        return "the request";
-    if (limit->cost >= 0)
-        return "the limit";
-    return s->policy->endpoints.list[s->endpoint].cost >= 0 ? "the endpoint" : "default";
-}
-
-static json_t *bucket_json(const struct sl_subject *s, const struct sl_item *item)
-{
-    const struct sl_limit *limit = item->limit;
-    json_t *object = json_object();
-    char text[400];
-
-    json_object_set_new(object, "limit", json_string(limit->name));
-    json_object_set_new(object, "rate_index", json_integer(item->rate_idx));
-    json_object_set_new(object, "algorithm", json_string(sl_algorithm_name(limit->algorithm)));
-    if (limit->index != UINT32_MAX && limit->kind == SL_RATE_LIMITED) {
-        const struct sl_rate_draft *written = &s->policy->written[limit->index].rates[item->rate_idx];
-
-        sl_rate_line(&written->rate, written->burst, text);
-        json_object_set_new(object, "written", json_string(text));
-    } else {
-        json_object_set_new(object, "written", json_string("unlimited"));
-    }
-    sl_rate_line(
-        &(struct sl_rate){.kind = SL_RATE_LIMITED, .count = item->shape->count, .period_us = item->shape->period_us},
-        item->shape->limit, text);
-    json_object_set_new(object, "effective", json_string(text));
-    json_object_set_new(object, "capped", json_boolean(limit->capped));
-    json_object_set_new(object, "per", sl_limit_per_json(limit));
-    json_object_set_new(object, "cost", json_integer(item->cost));
-    json_object_set_new(object, "cost_from", json_string(cost_from(s, limit)));
-    sl_coordination_line(s->policy, limit, text, sizeof text);
-    json_object_set_new(object, "coordination", json_string(text));
-    json_object_set_new(object, "on_store_failure", json_string(sl_failure_line(s->policy, limit)));
-    return object;
-}
-
-static json_t *items_json(const struct sl_subject *s, const struct sl_item *items, unsigned n)
-{
-    json_t *list = json_array();
-
-    for (unsigned i = 0; i < n; i++)
-        json_array_append_new(list, bucket_json(s, &items[i]));
-    return list;
-}
+/* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 static const char *outcome_line(const struct sl_policy *policy, const struct sl_resolution *r)
 {
@@ -350,7 +302,7 @@ static const char *outcome_line(const struct sl_policy *policy, const struct sl_
     return r->n_items ? "decided by the buckets below: all must have room" : "allowed: unlimited";
 }
 
-json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct sluice_request *request)
+json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct sluice_request *request, unsigned instances)
 {
     const struct sl_limit **sorted = calloc(policy->n_limits + 1, sizeof(struct sl_limit *));
     struct sl_resolution *r = malloc(sizeof *r);
@@ -366,9 +318,11 @@ json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct slui
         json_object_set_new(object, "endpoint", endpoint_json(&s));
         json_object_set_new(object, "tier", tier_json(&s));
         json_object_set(object, "layers", layers);
+        if (policy->has_store)
+            json_object_set_new(object, "instances", json_integer(instances));
         json_object_set_new(object, "outcome", json_string(outcome_line(policy, r)));
-        json_object_set_new(object, "buckets", items_json(&s, r->items, r->n_items));
-        json_object_set_new(object, "dry_run", items_json(&s, r->dry, r->n_dry));
+        json_object_set_new(object, "buckets", sl_items_json(&s, r->items, r->n_items, instances));
+        json_object_set_new(object, "dry_run", sl_items_json(&s, r->dry, r->n_dry, instances));
     }
     json_decref(layers);
     free(sorted);
@@ -378,75 +332,58 @@ json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct slui
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-static const char *string_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "-";
-}
-
 static void print_layer(const json_t *layer, FILE *out)
 {
     const json_t *candidates = json_object_get(layer, "candidates"), *candidate;
     size_t i;
 
-    fprintf(out, "layer %s: %s", string_of(layer, "layer"),
-            json_is_string(json_object_get(layer, "winner")) ? string_of(layer, "winner") : "no limit applies");
+    fprintf(out, "layer %s: %s", sl_json_string_of(layer, "layer"),
+            json_is_string(json_object_get(layer, "winner")) ? sl_json_string_of(layer, "winner") : "no limit applies");
     if (json_object_get(layer, "endpoint"))
-        fprintf(out, " (as endpoint %s, which this layer names)", string_of(layer, "endpoint"));
+        fprintf(out, " (as endpoint %s, which this layer names)", sl_json_string_of(layer, "endpoint"));
     fputc('\n', out);
     json_array_foreach(candidates, i, candidate)
     {
-        fprintf(out, "  %-7s %-20s %s", string_of(candidate, "result"), string_of(candidate, "limit"),
-                string_of(candidate, "does"));
+        fprintf(out, "  %-7s %-20s %s", sl_json_string_of(candidate, "result"), sl_json_string_of(candidate, "limit"),
+                sl_json_string_of(candidate, "does"));
         if (json_object_get(candidate, "why"))
-            fprintf(out, "\n          %s", string_of(candidate, "why"));
+            fprintf(out, "\n          %s", sl_json_string_of(candidate, "why"));
         fputc('\n', out);
     }
 }
 
-static void print_bucket(const json_t *bucket, const char *kind, FILE *out)
+void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_request *request, unsigned instances,
+                            FILE *out)
 {
-    fprintf(out, "%s %s: %s %s", kind, string_of(bucket, "limit"), string_of(bucket, "algorithm"),
-            string_of(bucket, "effective"));
-    if (json_is_true(json_object_get(bucket, "capped")))
-        fprintf(out, " (under the ceiling; written %s)", string_of(bucket, "written"));
-    fputs(", per ", out);
-    sl_print_value(out, json_object_get(bucket, "per"));
-    fprintf(out, "\n  cost %lld (from %s)\n  coordination %s\n  on store failure %s\n",
-            (long long)json_integer_value(json_object_get(bucket, "cost")), string_of(bucket, "cost_from"),
-            string_of(bucket, "coordination"), string_of(bucket, "on_store_failure"));
-}
-
-void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_request *request, FILE *out)
-{
-    json_t *e = sl_policy_explain_json(policy, request), *item;
+    json_t *e = sl_policy_explain_json(policy, request, instances), *item;
     const json_t *endpoint = json_object_get(e, "endpoint"), *tier = json_object_get(e, "tier");
     size_t i;
 
     fputs("request   ", out);
     sl_print_value(out, json_object_get(e, "request"));
-    fprintf(out, "\nendpoint  %s", string_of(endpoint, "name"));
+    fprintf(out, "\nendpoint  %s", sl_json_string_of(endpoint, "name"));
     if (json_object_get(endpoint, "glob"))
-        fprintf(out, " (by `%s`)", string_of(endpoint, "glob"));
+        fprintf(out, " (by `%s`)", sl_json_string_of(endpoint, "glob"));
     json_array_foreach(json_object_get(endpoint, "also"), i, item)
     {
-        fprintf(out, "\n          not %s (`%s`): %s", string_of(item, "endpoint"), string_of(item, "glob"),
-                string_of(item, "why"));
+        fprintf(out, "\n          not %s (`%s`): %s", sl_json_string_of(item, "endpoint"),
+                sl_json_string_of(item, "glob"), sl_json_string_of(item, "why"));
     }
-    fprintf(out, "\ntier      %s (%s)\n", string_of(tier, "name"), string_of(tier, "from"));
+    fprintf(out, "\ntier      %s (%s)\n", sl_json_string_of(tier, "name"), sl_json_string_of(tier, "from"));
     json_array_foreach(json_object_get(e, "layers"), i, item)
     {
         print_layer(item, out);
     }
-    fprintf(out, "outcome   %s\n", string_of(e, "outcome"));
+    if (json_object_get(e, "instances"))
+        fprintf(out, "instances %lld\n", (long long)json_integer_value(json_object_get(e, "instances")));
+    fprintf(out, "outcome   %s\n", sl_json_string_of(e, "outcome"));
     json_array_foreach(json_object_get(e, "buckets"), i, item)
     {
-        print_bucket(item, "bucket", out);
+        sl_print_bucket(item, "bucket", out);
     }
     json_array_foreach(json_object_get(e, "dry_run"), i, item)
     {
-        print_bucket(item, "dry run", out);
+        sl_print_bucket(item, "dry run", out);
     }
     json_decref(e);
 }

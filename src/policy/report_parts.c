@@ -36,6 +36,13 @@ json_t *sl_json_optional(const char *text)
 
 /* ---- rates ------------------------------------------------------------------------------------------------------ */
 
+const char *sl_json_string_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "-";
+}
+
 void sl_rate_line(const struct sl_rate *rate, uint32_t burst, char buf[SL_RATE_LINE_MAX])
 {
     char text[SL_RATE_TEXT_MAX];
@@ -47,7 +54,7 @@ void sl_rate_line(const struct sl_rate *rate, uint32_t burst, char buf[SL_RATE_L
         snprintf(buf, SL_RATE_LINE_MAX, "%s", text);
 }
 
-static void shape_line(const struct sl_shape *shape, char buf[SL_RATE_LINE_MAX])
+void sl_shape_line(const struct sl_shape *shape, char buf[SL_RATE_LINE_MAX])
 {
     struct sl_rate rate = {.kind = SL_RATE_LIMITED, .count = shape->count, .period_us = shape->period_us};
 
@@ -74,7 +81,7 @@ static json_t *effective_json(const struct sl_limit *limit)
     if (!limit->n_rates)
         json_array_append_new(list, json_string(limit->kind == SL_RATE_BLOCKED ? "blocked" : "unlimited"));
     for (unsigned i = 0; i < limit->n_rates; i++) {
-        shape_line(&limit->shapes[i], line);
+        sl_shape_line(&limit->shapes[i], line);
         json_array_append_new(list, json_string(line));
     }
     return list;
@@ -234,42 +241,18 @@ void sl_limit_line(const struct sl_limit *limit, char *buf, size_t size)
 
 /* ---- what settings mean ----------------------------------------------------------------------------------------- */
 
-static void store_coordination(const struct sl_limit *limit, char *buf, size_t size)
+static const char *store_coordination(const struct sl_limit *limit)
 {
-    uint32_t burst = limit->n_rates ? limit->shapes[0].limit : 0;
+    static const char *const lines[] = {
+        [SL_COORD_AUTO] = "auto: asked of the store; while a bucket is hot here, leased",
+        [SL_COORD_LOCAL] = "local: in this instance's table alone",
+        [SL_COORD_SHARED] = "shared: one atomic operation in the store",
+        [SL_COORD_LEASED] = "leased: blocks are taken from the store and spent here",
+        [SL_COORD_SPLIT] = "split: parts in the store take turns, with one second try after a rejection",
+        [SL_COORD_SYNCED] = "synced: decided here against a share that follows demand",
+    };
 
-    switch (limit->coordination) {
-    case SL_COORD_LOCAL:
-        snprintf(buf, size, "local: each instance admits the whole limit; the fleet up to instances times it");
-        break;
-    case SL_COORD_SHARED:
-        snprintf(buf, size, "shared: one atomic operation in the store; exact");
-        break;
-    case SL_COORD_LEASED:
-        if (limit->lease_block)
-            snprintf(buf, size,
-                     "leased: the burst of %" PRIu32 " is exceeded by at most instances x %" PRIu64
-                     "; the long-run rate never",
-                     burst, limit->lease_block);
-        else
-            snprintf(buf, size,
-                     "leased: the burst of %" PRIu32
-                     " is exceeded by at most 2 %% (blocks of 2 %% / instances, at least "
-                     "1); the long-run rate never",
-                     burst);
-        break;
-    case SL_COORD_SPLIT:
-        snprintf(buf, size, "split: %u sub-buckets; may reject early by up to one part, never admits more",
-                 limit->split ? limit->split : 4);
-        break;
-    case SL_COORD_SYNCED:
-        snprintf(buf, size,
-                 "synced: exceeded by at most limit x %" PRIu64 " ms / PERIOD and one share per joining instance",
-                 (limit->sync_interval_us ? limit->sync_interval_us : 250 * SL_MS_US) / SL_MS_US);
-        break;
-    default:
-        snprintf(buf, size, "auto: shared and exact; leased while hot, then exceeded by at most 2 %% of the burst");
-    }
+    return lines[limit->coordination];
 }
 
 void sl_coordination_line(const struct sl_policy *policy, const struct sl_limit *limit, char *buf, size_t size)
@@ -279,7 +262,7 @@ void sl_coordination_line(const struct sl_policy *policy, const struct sl_limit 
     else if (!policy->has_store)
         snprintf(buf, size, "%s: on the memory store local and exact", sl_coordination_words[limit->coordination]);
     else
-        store_coordination(limit, buf, size);
+        snprintf(buf, size, "%s", store_coordination(limit));
 }
 
 const char *sl_failure_line(const struct sl_policy *policy, const struct sl_limit *limit)
@@ -289,13 +272,18 @@ const char *sl_failure_line(const struct sl_policy *policy, const struct sl_limi
         [SL_FAIL_OPEN] = "open: without the store requests are allowed",
         [SL_FAIL_CLOSED] = "closed: without the store requests are rejected",
     };
+    static const char *const idle_lines[] = {
+        [SL_FAIL_LOCAL] = "local: no effect, the store is never asked",
+        [SL_FAIL_OPEN] = "open: no effect, the store is never asked",
+        [SL_FAIL_CLOSED] = "closed: no effect, the store is never asked",
+    };
     static const char *const memory_lines[] = {
         [SL_FAIL_LOCAL] = "local: no effect on the memory store, which does not fail",
         [SL_FAIL_OPEN] = "open: no effect on the memory store, which does not fail",
         [SL_FAIL_CLOSED] = "closed: no effect on the memory store, which does not fail",
     };
 
-    return (policy->has_store ? lines : memory_lines)[limit->on_store_failure];
+    return (!policy->has_store ? memory_lines : limit->shared ? lines : idle_lines)[limit->on_store_failure];
 }
 
 /* ---- printing --------------------------------------------------------------------------------------------------- */

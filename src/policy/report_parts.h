@@ -12,9 +12,15 @@ json_t *sl_json_text(const char *text, size_t len);
 /* The same for a C string; JSON null for NULL. */
 json_t *sl_json_optional(const char *text);
 
+/* A member that is a string, else "-". */
+const char *sl_json_string_of(const json_t *object, const char *name);
+
 /* "100/s" or, with a burst that is not COUNT, "100/s burst 400". */
 #define SL_RATE_LINE_MAX 80
 void sl_rate_line(const struct sl_rate *rate, uint32_t burst, char buf[SL_RATE_LINE_MAX]);
+
+/* The same of a shape. */
+void sl_shape_line(const struct sl_shape *shape, char buf[SL_RATE_LINE_MAX]);
 
 /* A limit as written and as compiled: every field of the file, and `effective` rates. */
 json_t *sl_limit_json(const struct sl_policy *policy, const struct sl_limit *limit);

@@ -100,6 +100,18 @@ static json_t *ceiling_json(const struct sl_policy *policy)
     return json_string(line);
 }
 
+/* The address without what stands before an @: user and password. */
+static json_t *store_json(const char *store)
+{
+    const char *hosts = strstr(store, "://"), *at = hosts ? strrchr(hosts, '@') : NULL;
+    char text[1024];
+
+    if (!at)
+        return sl_json_text(store, strlen(store));
+    snprintf(text, sizeof text, "%.*s***%s", (int)(hosts + 3 - store), store, at);
+    return sl_json_text(text, strlen(text));
+}
+
 static json_t *dedicated_json(const struct sl_policy *policy)
 {
     json_t *list = json_array();
@@ -111,7 +123,7 @@ static json_t *dedicated_json(const struct sl_policy *policy)
             json_array_append_new(
                 keys, sl_json_text(policy->dedicated[i].keys.list[k].text, policy->dedicated[i].keys.list[k].len));
         json_object_set_new(object, "keys", keys);
-        json_object_set_new(object, "store", sl_json_optional(policy->dedicated[i].store));
+        json_object_set_new(object, "store", store_json(policy->dedicated[i].store));
         json_array_append_new(list, object);
     }
     return list;

@@ -404,6 +404,21 @@ int sl_store_url_parse(const char *text, struct sl_store_url *ret_url, char *why
                  "it begins with memory:, redis://, rediss://, redis+unix://, redis+sentinel:// or redis+cluster://");
 }
 
+int sl_store_url_check(const char *text, char *why, size_t why_size)
+{
+    struct sl_store_url url;
+    int err = sl_store_url_parse(text, &url, why, why_size);
+
+    if (err)
+        return err;
+    if (url.kind == SL_STORE_MEMORY) {
+        snprintf(why, why_size, "memory: is no store of its own");
+        err = SL_EINVALID;
+    }
+    sl_store_url_fini(&url);
+    return err;
+}
+
 int sl_login_read_file(struct sl_login *login, const char *path, char *why, size_t why_size)
 {
     FILE *file = fopen(path, "re");

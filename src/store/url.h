@@ -49,6 +49,10 @@ struct sl_store_url {
  * (from 1) and shows no secret. */
 int sl_store_url_parse(const char *text, struct sl_store_url *ret_url, char *why, size_t why_size);
 
+/* 0 when the text is the address of a store and not memory:, else SL_EINVALID and a sentence as above: for what may name
+ * stores of its own (sl_policy_options.check_store). */
+int sl_store_url_check(const char *text, char *why, size_t why_size);
+
 /* Reads the password files that the address names. Returns 0, or SL_EIO or SL_EINVALID and a sentence. */
 int sl_store_url_read_files(struct sl_store_url *url, char *why, size_t why_size);
 

@@ -42,6 +42,8 @@ def test_version(sluice):
     (["chekc", "k"], "no command `chekc`; did you mean `check`?"),
     (["frobnicate"], "no command `frobnicate`; `sluice --help` lists them"),
     (["policy"], "`policy` needs one of these words"),
+    (["polcy"], "no command `polcy`; did you mean `policy`?"),
+    (["polcy", "check", "x.yaml"], "no command `polcy`; did you mean `policy check`?"),
     (["policy", "chekc"], "no command `policy chekc`; did you mean `policy check`?"),
     (["check"], "check takes KEY [SCOPE]; `sluice check --help` has examples"),
     (["check", "a", "b", "c"], "check takes KEY [SCOPE]; `sluice check --help` has examples"),

@@ -80,3 +80,35 @@ def test_diff_is_status_1_when_policies_differ(sluice, policy_file):
     run = sluice("policy", "diff", old, new)
     assert run.returncode == 1 and "200/h" in run.stdout
     assert json.loads(sluice("policy", "diff", old, new, "--json").stdout)["changes"]
+
+
+def test_diff_of_what_cannot_be_read_is_no_difference(sluice, policy_file, tmp_path):
+    good, bad = policy_file(), policy_file(BROKEN, "bad.yaml")
+    for pair in [(good, str(tmp_path / "none.yaml")), (str(tmp_path / "none.yaml"), good), (good, bad)]:
+        run = sluice("policy", "diff", *pair)
+        assert run.returncode == 2 and run.stdout == "" and "error: " in run.stderr
+
+
+def test_explain_puts_the_fleet_into_the_formulas(sluice, policy_file):
+    path = policy_file("version: 1\nlimits: [{name: a, rate: 5000/m, coordination: leased, on_store_failure: local}]\n")
+    store = ("--store", "redis://user:s3cret@cache", "--instances", "4")
+    text = sluice("policy", "explain", path, "k", *store).stdout
+    assert "= 4 x max(1, floor(2 % x 5000 / 4)): 100 tokens" in text and "4 x 1250 = 5000" in text
+    told = json.loads(sluice("policy", "explain", path, "k", *store, "--json").stdout)
+    assert told["instances"] == 4 and told["buckets"][0]["accuracy"]["tokens"] == 100
+    alone = json.loads(sluice("policy", "explain", path, "k", "--json").stdout)
+    assert alone["buckets"][0]["accuracy"]["kind"] == "exact" and "instances" not in alone
+    memory = json.loads(sluice("policy", "explain", path, "k", "--json", "--store", "memory:").stdout)
+    assert memory == alone
+    for wrong in [("--store", "http://h"), ("--store", "redis://u:s3cret@h:x"), ("--instances", "0")]:
+        run = sluice("policy", "explain", path, "k", *wrong)
+        assert run.returncode == 2 and wrong[0] in run.stderr and "s3cret" not in run.stderr
+
+
+def test_check_with_a_store_finds_what_only_a_store_makes_wrong(sluice, policy_file):
+    path = policy_file("version: 1\nlimits:\n  - {name: a, rate: 10001/h, algorithm: sliding_window_log, on_store_failure: local}\n"
+                       "dedicated: [{keys: [whale], store: \"redis://u:s3cret@h:x\"}]\n")
+    alone, shared = sluice("policy", "check", path), sluice("policy", "check", path, "--store", "redis://cache")
+    assert "dedicated[0].store" in alone.stderr and "s3cret" not in alone.stderr
+    assert "limits[0].rate" not in alone.stderr
+    assert shared.returncode == 1 and "at most 10000 entries" in shared.stderr

@@ -55,7 +55,7 @@ static void many_limits_without_a_failure_mode_are_summed_up(void **state)
 
 static void fields_that_need_a_store_say_so(void **state)
 {
-    static const char *const fields[] = {"coordination: shared", "coordination: synced", "lease: {block: 1}",
+    static const char *const fields[] = {"coordination: shared", "coordination: synced", "lease: {ttl: 1s}",
                                          "local_factor: 3", "regions: {eu: 50%}"};
     static const char *const names[] = {"coordination", "coordination", "lease", "local_factor", "regions"};
     char text[300], field[60];
@@ -93,6 +93,39 @@ static void idle_fields_say_so(void **state)
     expect_warning(&loaded, 3, 87, "limits[0].sync", "not `synced`");
     assert_int_equal(loaded.diags.n, 3);
     unload(&loaded);
+}
+
+/* What only matters where there is a store is not warned about without one. */
+static void one_warning_with_store(const char *limit, const char *field, const char *part)
+{
+    char text[400];
+    struct loaded loaded;
+
+    snprintf(text, sizeof text, HEAD "limits: [{name: a, rate: 90/s, coordination: local}, {name: b, layer: b, %s}]\n",
+             limit);
+    loaded = load_with_store(text);
+    expect_warning(&loaded, 0, 0, field, part);
+    assert_int_equal(loaded.diags.n, 1);
+    unload(&loaded);
+    loaded = load_text(text);
+    assert_false(has_finding(&loaded.diags, SL_DIAG_WARNING, 0, 0, field, part));
+    unload(&loaded);
+}
+
+static void settings_of_the_shared_tier_without_effect_are_named(void **state)
+{
+    struct loaded fine = load_with_store(HEAD "limits:\n"
+                                              "  - {name: a, rate: 9/s, algorithm: fixed_window, local_factor: 2}\n"
+                                              "  - {name: b, layer: b, rate: 9/s, local_factor: 1}\n"
+                                              "  - {name: c, layer: c, rate: 9/s, coordination: leased, "
+                                              "lease: {block: 2}}\n");
+
+    (void)state;
+    one_warning_with_store("rate: 90/s, lease: {block: 5}", "limits[1].lease", "`block` has no effect");
+    one_warning_with_store("rate: 90/s, algorithm: fixed_window, local_factor: 1.5", "limits[1].local_factor",
+                           "two windows' worth");
+    expect_no_findings(&fine);
+    unload(&fine);
 }
 
 static void limits_that_tie_name_each_other(void **state)
@@ -212,6 +245,7 @@ int main(void)
         cmocka_unit_test(many_limits_without_a_failure_mode_are_summed_up),
         cmocka_unit_test(fields_that_need_a_store_say_so),
         cmocka_unit_test(idle_fields_say_so),
+        cmocka_unit_test(settings_of_the_shared_tier_without_effect_are_named),
         cmocka_unit_test(limits_that_tie_name_each_other),
         cmocka_unit_test(limits_that_never_win_are_named),
         cmocka_unit_test(tiers_nobody_has_are_named),

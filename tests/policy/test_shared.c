@@ -536,6 +536,34 @@ static void a_dedicated_key_is_in_no_tier_by_that(void **state)
     sl_policy_unref(policy);
 }
 
+static int picky(const char *text, char *why, size_t why_size)
+{
+    snprintf(why, why_size, "no host");
+    return strcmp(text, "redis://:bad") ? 0 : SL_EINVALID;
+}
+
+static void dedicated_stores_are_looked_at_by_who_knows_them(void **state)
+{
+    static const char text[] = "version: 1\nlimits: []\ndedicated:\n"
+                               "  - {keys: [a], store: \"redis://good\"}\n"
+                               "  - {keys: [b], store: \"redis://:bad\"}\n"
+                               "  - {keys: [c], store: \"memory:\"}\n"
+                               "  - {keys: [a, d], store: \"rediss+sentinel://h/m\"}\n";
+    struct sl_policy_options options = {
+        .secret = test_secret, .alloc = sl_alloc_system(), .has_store = true, .check_store = picky};
+    struct loaded loaded = {.policy = NULL};
+
+    (void)state;
+    sl_diags_init(&loaded.diags, sl_alloc_system());
+    loaded.rc = sl_policy_parse(text, strlen(text), "p.yaml", &options, &loaded.policy, &loaded.diags);
+    assert_int_equal(loaded.rc, SL_EPOLICY);
+    expect_error(&loaded, 5, 24, "dedicated[1].store", "no host");
+    expect_error(&loaded, 6, 24, "dedicated[2].store", "URL of a store");
+    expect_error(&loaded, 7, 13, "dedicated[3].keys[0]", "a store already, in dedicated[0]");
+    assert_int_equal(loaded.diags.n_errors, 3);
+    unload(&loaded);
+}
+
 static void dedicated_stores_are_bounded(void **state)
 {
     char text[2000];
@@ -570,6 +598,7 @@ int main(void)
         cmocka_unit_test(b74_owners_and_buckets_are_the_same_in_every_instance),
         cmocka_unit_test(dedicated_keys_have_their_store),
         cmocka_unit_test(a_dedicated_key_is_in_no_tier_by_that),
+        cmocka_unit_test(dedicated_stores_are_looked_at_by_who_knows_them),
         cmocka_unit_test(dedicated_stores_are_bounded),
     };
 

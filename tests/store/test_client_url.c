@@ -216,6 +216,16 @@ static void test_no_text_shows_a_secret(void **state)
     assert_null(memmem(&url, sizeof url, "s3cret", 6));
 }
 
+static void test_a_store_of_its_own_is_not_the_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_store_url_check("redis+sentinel://h/m", why, sizeof why), 0);
+    assert_int_equal(sl_store_url_check("memory:", why, sizeof why), SL_EINVALID);
+    assert_non_null(strstr(why, "memory:"));
+    assert_int_equal(sl_store_url_check("redis://u:s3cret@h:x", why, sizeof why), SL_EINVALID);
+    assert_null(strstr(why, "s3cret"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_b125_password_file),
         cmocka_unit_test(test_mistakes_name_their_place),
         cmocka_unit_test(test_no_text_shows_a_secret),
+        cmocka_unit_test(test_a_store_of_its_own_is_not_the_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
