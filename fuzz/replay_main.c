@@ -15,6 +15,9 @@ static int run_file(const char *path)
 
     if (!f || !data) {
         fprintf(stderr, "cannot read %s\n", path);
+        if (f)
+            fclose(f);
+        free(data);
         return 1;
     }
     size = fread(data, 1, 1u << 20, f);

@@ -47,7 +47,7 @@ static void copy_model(struct chunk *chunk, struct sl_hash128 hash)
     struct sl_consult *consult = &chunk->consults[chunk->n];
     struct sl_item *items = chunk->pool + chunk->n_pooled;
 
-    memcpy(consult, model, offsetof(struct sl_consult, bare) + model->n_bare * sizeof model->bare[0]);
+    memcpy(consult, model, offsetof(struct sl_consult, bare[model->n_bare]));
     sl_consult_move(consult, items);
     for (unsigned i = 0; i < model->n_items + model->n_dry; i++)
         sl_item_rekey(&items[i], chunk->model_hash, hash);
