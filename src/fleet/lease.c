@@ -122,7 +122,7 @@ static struct sl_lease *begin_lease(struct sl_leases *leases, struct sl_lease_se
                            .used_us = now_us,
                            .pace = {.since_us = now_us},
                            .cool_us = now_us,
-                           .share = {.due_us = now_us + terms->interval_us, .parts_per_million = 1000000}};
+                           .share = {.due_us = now_us + terms->interval_us}};
     set->tags[at] = bucket->fp.a;
     atomic_fetch_or_explicit(&set->used, (unsigned char)(1u << at), memory_order_relaxed);
     atomic_fetch_add_explicit(&leases->active, 1, memory_order_relaxed);

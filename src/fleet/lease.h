@@ -7,8 +7,9 @@
  * the limit asks once a block, not once a token. A lot older than ttl is not spent any more but given back.
  *
  * Nothing here talks to a store. The caller is told what to debit (take, sweep) and what to give back (sweep), and
- * reports what came of it (granted, failed). Times are our clock's; asked_us is when a request was sent, so that an
- * answer's store time can be brought to ours: never late, early by the time of flight.
+ * reports what came of it (granted, failed). Times are our clock's. The store decided between asked_us, when a request was
+ * sent, and the answer's arrival; wherever its time is brought to ours, the stricter of the two is taken: tokens booked ahead
+ * become usable late by the way back at most, a window's tokens die early by the way there at most, neither the other way round.
  *
  * A fixed number of leases; when there is no room a bucket simply is not leased. Any thread; a lock per small set,
  * held for some tens of nanoseconds. */
@@ -88,8 +89,9 @@ void sl_lease_heard(struct sl_leases *leases, struct sl_hash128 fp, const struct
 /* What a sweep finds to do. Called with no lock held; may call the functions above. The bucket's shape is borrowed for
  * the call. */
 struct sl_lease_errands {
-    void (*give_back)(void *ctx, const struct sl_lease_bucket *bucket, uint32_t tokens,
-                      const struct sl_decision *charge); /* charge: for sl_ask_refund; what was not taken back by then is gone */
+    void (*give_back)(
+        void *ctx, const struct sl_lease_bucket *bucket, uint32_t tokens,
+        const struct sl_decision *charge); /* charge: for sl_ask_refund; what was not taken back by then is gone */
     void (*debit)(void *ctx, const struct sl_lease_bucket *bucket, const struct sl_lease_terms *terms, uint32_t tokens);
     void *ctx;
 };

@@ -39,7 +39,7 @@ struct sl_lease_share {
     uint32_t demand_average;
     uint64_t own;               /* tokens the store granted us since `since` */
     struct sl_lease_view since; /* what it held then */
-    uint32_t parts_per_million; /* our part of all that was granted in the last interval */
+    uint64_t own_sum, all_sum;  /* of the last intervals, fading */
     bool met;                   /* one interval is over */
 };
 

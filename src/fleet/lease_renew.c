@@ -87,19 +87,22 @@ uint32_t sl_lease_renew(struct sl_leases *leases, struct sl_lease *l, uint64_t n
 
 /* ---- what comes back */
 
-static struct sl_lease *flown(struct sl_lease_set *set, const struct sl_lease_bucket *bucket)
+/* Whose debit it was: told by shape and amount; of two equal ones the retired one's, which was asked for earlier. */
+static struct sl_lease *flown(struct sl_lease_set *set, struct sl_hash128 fp, const struct sl_shape *shape,
+                              uint32_t debit)
 {
-    struct sl_lease *l;
+    struct sl_lease *l, *found = NULL;
     int at = -1;
 
-    while ((l = sl_lease_next(set, bucket->fp, &at)))
-        if (sl_shape_equal(&l->shape, bucket->shape))
-            return l;
-    return NULL;
+    while ((l = sl_lease_next(set, fp, &at)))
+        if (l->in_flight == debit && (!shape || sl_shape_equal(&l->shape, shape)) && (!found || l->retired))
+            found = l;
+    return found;
 }
 
-/* When the store would have let through what it booked, by our clock. */
-static uint64_t usable_from_us(const struct sl_shape *shape, const struct sl_decision *d, uint64_t asked_us)
+/* When the store would have let through what it booked, by our clock. Counted from when the answer came, not from when it was
+ * asked for: a little late, never early, else the long-run rate would be exceeded by what is earned in a time of flight. */
+static uint64_t usable_from_us(const struct sl_shape *shape, const struct sl_decision *d, uint64_t now_us)
 {
     struct sl_span debt, full = sl_full_debt(shape);
 
@@ -109,7 +112,7 @@ static uint64_t usable_from_us(const struct sl_shape *shape, const struct sl_dec
     if (!sl_span_is_more(debt, full))
         return 0;
     debt = sl_span_sub(debt, full, shape->n);
-    return asked_us + debt.us + (debt.frac != 0);
+    return now_us + debt.us + (debt.frac != 0);
 }
 
 /* Tokens of another window than those that are there: of a newer one, which ends the older; or too late. */
@@ -133,7 +136,7 @@ static bool enter_window(struct sl_lease *l, const struct sl_decision *d, uint64
 
 static void grant(struct sl_lease *l, const struct sl_decision *d, uint64_t asked_us, uint64_t now_us)
 {
-    uint64_t from_us = usable_from_us(&l->shape, d, asked_us);
+    uint64_t from_us = usable_from_us(&l->shape, d, now_us);
     uint32_t room, tokens = d->cost;
 
     l->want = tokens > l->terms.block / 2 ? l->terms.block : 2 * tokens;
@@ -172,8 +175,8 @@ void sl_lease_granted(struct sl_leases *leases, const struct sl_lease_bucket *bu
     struct sl_lease *l;
 
     sl_spin_lock(&set->lock);
-    l = flown(set, bucket);
-    if (!l || l->in_flight != decision->cost) { /* of a lease that is no more */
+    l = flown(set, bucket->fp, bucket->shape, decision->cost);
+    if (!l) { /* of a lease that is no more */
         if (decision->allowed)
             sl_lease_lose(leases, decision->cost);
     } else {
@@ -193,25 +196,13 @@ void sl_lease_granted(struct sl_leases *leases, const struct sl_lease_bucket *bu
     sl_spin_unlock(&set->lock);
 }
 
-/* Which of the bucket's leases it was is told by the amount; of two equal ones the retired one asked earlier. */
-static struct sl_lease *flown_amount(struct sl_lease_set *set, struct sl_hash128 fp, uint32_t debit)
-{
-    struct sl_lease *l, *found = NULL;
-    int at = -1;
-
-    while ((l = sl_lease_next(set, fp, &at)))
-        if (l->in_flight == debit && (!found || l->retired))
-            found = l;
-    return found;
-}
-
 void sl_lease_failed(struct sl_leases *leases, struct sl_hash128 fp, uint32_t debit, bool lost)
 {
     struct sl_lease_set *set = sl_lease_set_of(leases, fp);
     struct sl_lease *l;
 
     sl_spin_lock(&set->lock);
-    l = flown_amount(set, fp, debit);
+    l = flown(set, fp, NULL, debit);
     if (l) {
         l->in_flight = 0;
         l->not_before_us = l->used_us + ((uint64_t)FAIL_WAIT_US << l->fails);

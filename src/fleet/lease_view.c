@@ -6,6 +6,9 @@
 
 #define PACE_US UINT64_C(32000)
 #define MILLION 1000000u
+#define FADE 8u /* intervals */
+#define PART_UNIT 1024u
+#define SUM_MAX (UINT64_MAX / 2)
 
 void sl_view_note(struct sl_lease_view *view, const struct sl_decision *decision, uint64_t asked_us)
 {
@@ -27,7 +30,7 @@ void sl_pace_add(struct sl_pace *pace, uint64_t now_us, uint32_t tokens)
     if (elapsed >= PACE_US) {
         uint64_t per_s = (uint64_t)pace->tokens * MILLION / elapsed;
 
-        if (elapsed < 4 * PACE_US)
+        if (elapsed < 4 * PACE_US && pace->per_s > 0)
             per_s = (pace->per_s + per_s + 1) / 2;
         *pace = (struct sl_pace){.since_us = now_us, .per_s = per_s < UINT32_MAX ? (uint32_t)per_s : UINT32_MAX};
     }
@@ -41,6 +44,12 @@ uint64_t sl_pace_now(const struct sl_pace *pace, uint64_t now_us)
     uint64_t per_s = (uint64_t)pace->tokens * MILLION / (elapsed > PACE_US ? elapsed : PACE_US);
 
     return per_s > pace->per_s ? per_s : pace->per_s;
+}
+
+static uint64_t faded(uint64_t sum, uint64_t next)
+{
+    sum = sum - sum / FADE + next;
+    return sum < SUM_MAX ? sum : SUM_MAX;
 }
 
 /* All that was granted in the bucket between two views, in units of what one token takes; 0 when they do not tell. */
@@ -63,19 +72,21 @@ static unsigned __int128 granted_between(const struct sl_shape *shape, const str
     return (unsigned __int128)after.us * shape->n + after.frac;
 }
 
-/* Our part of the grants of the last interval, when the store was heard of long enough for it to be told. */
+/* Our part of the grants of the last intervals, once the store was heard of long enough for it to be told. Both sums fade, and
+ * are divided only then: grants come in lumps, and a mean of ratios would add up to more than one over the instances. */
 static void settle_part(struct sl_lease *l)
 {
     struct sl_lease_share *share = &l->share;
     uint64_t token = l->shape.algorithm == SL_FIXED_WINDOW ? 1 : l->shape.token_us * l->shape.n + l->shape.token_frac;
-    unsigned __int128 all, own;
+    unsigned __int128 all;
 
     if (!share->since.store_us || l->view.store_us < share->since.store_us + l->terms.interval_us / 2)
         return;
-    all = granted_between(&l->shape, &share->since, &l->view);
-    own = (unsigned __int128)share->own * token;
-    if (all > 0)
-        share->parts_per_million = own < all ? (uint32_t)(own * MILLION / all) : MILLION;
+    all = granted_between(&l->shape, &share->since, &l->view) * PART_UNIT / token;
+    if (all > 0) {
+        share->own_sum = faded(share->own_sum, share->own * PART_UNIT);
+        share->all_sum = faded(share->all_sum, all < SUM_MAX ? (uint64_t)all : SUM_MAX);
+    }
     share->since = l->view;
     share->own = 0;
 }
@@ -98,7 +109,9 @@ uint32_t sl_share_settle(struct sl_lease *l)
     share->demand = 0;
     /* Some more than the average: else every other interval would run out. */
     wanted = share->demand_average + share->demand_average / 4u + 1u;
-    part = interval_tokens(l) * share->parts_per_million / MILLION;
+    part = interval_tokens(l);
+    if (share->own_sum < share->all_sum) /* an eighth less: parts of several instances are of several moments */
+        part = (uint64_t)((unsigned __int128)(part - part / 8) * share->own_sum / share->all_sum);
     wanted = part < wanted ? part : wanted;
     wanted = wanted < l->terms.block ? wanted : l->terms.block;
     return wanted > 0 ? (uint32_t)wanted : 1;
