@@ -30,6 +30,7 @@ void sl_http_conn_close(struct sl_http_conn *conn)
     if (conn->state == SL_HTTP_CONN_CLOSED)
         return;
     conn->state = SL_HTTP_CONN_CLOSED;
+    sl_http_conn_forsake(conn);
     sl_wheel_remove(&conn->timer);
     sl_worker_removed(conn->worker, conn);
     uv_close((uv_handle_t *)&conn->poll, on_closed);
@@ -38,7 +39,7 @@ void sl_http_conn_close(struct sl_http_conn *conn)
 
 bool sl_http_conn_is_idle(const struct sl_http_conn *conn)
 {
-    return !conn->partial && conn->in.len == 0 && conn->out.len == 0 && !conn->closing &&
+    return !conn->partial && !conn->waits && conn->in.len == 0 && conn->out.len == 0 && !conn->closing &&
            conn->state < SL_HTTP_CONN_LINGER && (!conn->tls || sl_tls_ready(conn->tls)) &&
            (!conn->h2 || sl_http2_n_streams(conn->h2) == 0);
 }
@@ -52,7 +53,7 @@ uint64_t sl_http_conn_idle_ms(const struct sl_http_conn *conn)
 static uint64_t deadline_of(const struct sl_http_conn *conn)
 {
     const struct sl_server_limits *limits = conn->worker->limits;
-    uint64_t at = sl_worker_now(conn->worker) + limits->idle_timeout_ms;
+    uint64_t at = sl_http_conn_is_pending(conn) ? UINT64_MAX : sl_worker_now(conn->worker) + limits->idle_timeout_ms;
 
     if (conn->state == SL_HTTP_CONN_LINGER)
         return conn->progress_ms + LINGER_MS;
@@ -67,16 +68,26 @@ static uint64_t deadline_of(const struct sl_http_conn *conn)
     return at;
 }
 
+static int events_of(const struct sl_http_conn *conn)
+{
+    if (conn->out.len)
+        return UV_WRITABLE;
+    /* At the end of input the socket stays readable for ever. */
+    return conn->deaf || (conn->eof && sl_http_conn_is_pending(conn)) ? 0 : UV_READABLE;
+}
+
 /* Polls for what can go on: writing while an answer waits, else reading. */
 void sl_http_conn_rearm(struct sl_http_conn *conn)
 {
-    int events = conn->out.len ? UV_WRITABLE : UV_READABLE;
+    int events;
 
     if (conn->state == SL_HTTP_CONN_CLOSED)
         return;
+    conn->deaf = conn->deaf && conn->waits;
+    events = events_of(conn);
     if (events != conn->events) {
         conn->events = events;
-        if (uv_poll_start(&conn->poll, events, sl_http_conn_on_ready)) {
+        if (events ? uv_poll_start(&conn->poll, events, sl_http_conn_on_ready) : uv_poll_stop(&conn->poll)) {
             sl_http_conn_close(conn);
             return;
         }
@@ -93,6 +104,7 @@ void sl_http_conn_end(struct sl_http_conn *conn)
         sl_http_conn_close(conn);
         return;
     }
+    sl_http_conn_forsake(conn);
     conn->state = SL_HTTP_CONN_LINGER;
     conn->progress_ms = sl_worker_now(conn->worker);
     sl_buf_fini(&conn->in);
@@ -166,6 +178,11 @@ void sl_http_conn_expired(struct sl_wheel_node *node)
     struct sl_http_conn *conn = (struct sl_http_conn *)((char *)node - offsetof(struct sl_http_conn, timer));
     bool late = conn->partial && conn->state <= SL_HTTP_CONN_HTTP1 && !conn->out.len && !conn->closing;
 
+    if (conn->goaway && !conn->out.len && sl_http_conn_is_pending(conn)) {
+        /* What never came whole has had its time; what did is answered first. */
+        sl_wheel_set(&conn->worker->wheel, node, sl_worker_now(conn->worker) + SL_WHEEL_TICK_MS);
+        return;
+    }
     if (conn->state != SL_HTTP_CONN_LINGER)
         sl_count(&conn->worker->service.counters.timeouts, 1);
     if (conn->state == SL_HTTP_CONN_HTTP2 && !conn->out.len && !conn->goaway && !conn->closing) {

@@ -17,16 +17,21 @@ static void answer_http1(struct sl_http_conn *conn, char *block)
 {
     struct sl_worker *w = conn->worker;
     struct sl_http_request request = {.peer = conn->peer, .trusted_channel = conn->is_unix};
-    struct sl_http1_reply reply = {.http_1_0 = conn->h1.parser.http_minor == 0};
+    struct sl_http_conn_asker asker = {.base.later = sl_http_conn_later, .conn = conn};
+    struct sl_http1_reply *reply = &asker.reply;
 
     sl_http1_request(&conn->h1, block, &request);
+    reply->http_1_0 = conn->h1.parser.http_minor == 0;
+    reply->keep_alive = conn->h1.keep_alive && !w->stopping;
+    reply->head_only = request.method == SL_HTTP_HEAD;
     sl_http_response_clear(&w->response);
-    sl_route(&w->service, (enum sl_listener_kind)conn->kind, &request, &w->response);
-    reply.keep_alive = conn->h1.keep_alive && !w->stopping;
-    reply.head_only = request.method == SL_HTTP_HEAD;
-    reply.date = sl_worker_date(w);
-    sl_http1_write(&w->out, &w->response, &reply);
-    conn->closing = !reply.keep_alive;
+    if (!sl_route(&w->service, (enum sl_listener_kind)conn->kind, &request, &asker.base, &w->response)) {
+        conn->waits = true;
+        return;
+    }
+    reply->date = sl_worker_date(w);
+    sl_http1_write(&w->out, &w->response, reply);
+    conn->closing = !reply->keep_alive;
 }
 
 /* An answer to what is no request, after which the connection ends. */
@@ -72,8 +77,8 @@ static struct progress serve_http1(struct sl_http_conn *conn, char *data, size_t
     struct progress p = {0, 0};
 
     while (!conn->closing) {
-        if (conn->worker->out.len >= conn->worker->limits->out_bytes) {
-            p.kept = len - p.used; /* whole requests that wait until the answers are out */
+        if (conn->waits || conn->worker->out.len >= conn->worker->limits->out_bytes) {
+            p.kept = len - p.used; /* requests that wait until the answers are there, or out */
             return p;
         }
         switch (sl_http1_parse(&conn->h1, data + p.used, len - p.used)) {
@@ -99,14 +104,19 @@ static struct progress serve_http1(struct sl_http_conn *conn, char *data, size_t
 
 /* ---- HTTP/2 ---- */
 
-static void handle_http2(void *ctx, const struct sl_http_request *request, struct sl_http_response *response)
+static bool handle_http2(void *ctx, int32_t stream, const struct sl_http_request *request,
+                         struct sl_http_response *response, size_t *ret_bytes)
 {
     struct sl_http_conn *conn = ctx;
+    struct sl_http_conn_asker asker = {.base.later = sl_http_conn_later, .conn = conn, .stream = stream};
     struct sl_http_request own = *request;
+    bool now;
 
     own.peer = conn->peer;
     own.trusted_channel = conn->is_unix;
-    sl_route(&conn->worker->service, (enum sl_listener_kind)conn->kind, &own, response);
+    now = sl_route(&conn->worker->service, (enum sl_listener_kind)conn->kind, &own, &asker.base, response);
+    *ret_bytes = asker.answer_bytes;
+    return now;
 }
 
 static const char *date_http2(void *ctx)
@@ -168,8 +178,6 @@ static bool pump_http2(struct sl_http_conn *conn)
 
 static void serve_http2(struct sl_http_conn *conn, const char *data, size_t len)
 {
-    uint64_t answered = sl_http2_n_answered(conn->h2);
-
     if (sl_http2_feed(conn->h2, data, len)) {
         sl_count(&conn->worker->service.counters.malformed, 1);
         conn->closing = true;
@@ -179,10 +187,11 @@ static void serve_http2(struct sl_http_conn *conn, const char *data, size_t len)
     if (!sl_http2_n_incomplete(conn->h2)) {
         conn->partial = false;
     } else {
-        if (sl_http2_n_answered(conn->h2) != answered)
+        if (sl_http2_n_answered(conn->h2) != conn->n_answered)
             conn->partial = false;
         begin_partial(conn);
     }
+    conn->n_answered = sl_http2_n_answered(conn->h2);
 }
 
 /* ---- in ---- */
@@ -242,11 +251,12 @@ bool sl_http_conn_settle(struct sl_http_conn *conn)
     for (;;) {
         if (!(conn->h2 ? pump_http2(conn) : sl_http_conn_flush(conn)))
             return false;
-        if (conn->out.len || conn->closing || conn->partial || !conn->in.len || conn->state >= SL_HTTP_CONN_LINGER)
+        if (conn->out.len || conn->closing || conn->partial || conn->waits || !conn->in.len ||
+            conn->state >= SL_HTTP_CONN_LINGER)
             break;
-        serve(conn, conn->in.data, conn->in.len); /* answers one at least, or finds it partial or bad */
+        serve(conn, conn->in.data, conn->in.len); /* answers one at least, or will, or finds it partial or bad */
     }
-    if (conn->eof && !conn->out.len)
+    if (conn->eof && !conn->out.len && !sl_http_conn_is_pending(conn))
         conn->closing = true;
     return true;
 }
@@ -271,12 +281,12 @@ static void read_tls(struct sl_http_conn *conn)
 {
     struct sl_worker *w = conn->worker;
 
-    while (conn->state < SL_HTTP_CONN_LINGER && !conn->closing && !conn->out.len) {
+    while (conn->state < SL_HTTP_CONN_LINGER && !conn->closing && !conn->out.len && !conn->waits) {
         char *at = conn->in.len ? sl_buf_reserve(&conn->in, SL_READ_BYTES / 4) : w->read_buf;
         long n = at ? sl_tls_read(conn->tls, at, SL_READ_BYTES / 4, &conn->out) : SL_TLS_BROKEN;
 
         if (n == SL_TLS_CLOSED)
-            conn->eof = conn->closing = true;
+            conn->eof = true, conn->closing = !sl_http_conn_is_pending(conn);
         else if (n == SL_TLS_BROKEN)
             conn->closing = true;
         if (n <= 0)
@@ -298,8 +308,8 @@ static void read_tls(struct sl_http_conn *conn)
 static void on_end_of_input(struct sl_http_conn *conn)
 {
     conn->eof = true;
-    /* A whole request that waits is still answered; a partial one never will be. */
-    if (conn->state == SL_HTTP_CONN_LINGER || conn->partial || !conn->in.len)
+    /* A whole request that waits, here or for its answer, is still answered; a partial one never will be. */
+    if (conn->state == SL_HTTP_CONN_LINGER || (!sl_http_conn_is_pending(conn) && (conn->partial || !conn->in.len)))
         sl_http_conn_close(conn);
     else if (sl_http_conn_settle(conn))
         sl_http_conn_finish(conn);
@@ -309,9 +319,15 @@ static void on_readable(struct sl_http_conn *conn)
 {
     struct sl_worker *w = conn->worker;
     bool append = conn->in.len && !conn->tls;
-    char *at = append ? sl_buf_reserve(&conn->in, SL_READ_BYTES / 4) : w->read_buf;
+    char *at;
     ssize_t n;
 
+    if (conn->waits) { /* what comes now waits in the socket */
+        conn->deaf = true;
+        sl_http_conn_rearm(conn);
+        return;
+    }
+    at = append ? sl_buf_reserve(&conn->in, SL_READ_BYTES / 4) : w->read_buf;
     if (!at) {
         sl_http_conn_close(conn);
         return;
@@ -350,10 +366,15 @@ static void on_writable(struct sl_http_conn *conn)
         sl_http_conn_rearm(conn);
         return;
     }
+    sl_http_conn_go_on(conn);
+}
+
+void sl_http_conn_go_on(struct sl_http_conn *conn)
+{
     if (!sl_http_conn_settle(conn))
         return;
-    if (conn->tls && !conn->out.len && !conn->closing)
-        read_tls(conn);
+    if (conn->tls && !conn->out.len && !conn->closing && !conn->eof)
+        read_tls(conn); /* what had to wait in there */
     else
         sl_http_conn_finish(conn);
 }

@@ -18,6 +18,7 @@ struct stream {
     int32_t id;
     bool complete; /* the request is whole, or refused */
     bool waiting;  /* whole, and answered when there is room for the answer */
+    bool pending;  /* its answer will come by sl_http2_answer */
     int refused;   /* a status, 0: none */
     enum sl_http_method method;
     uint32_t method_off, method_len, target_off, target_len;
@@ -27,16 +28,17 @@ struct stream {
     struct sl_buf body;
     struct sl_buf reply;
     size_t reply_sent;
+    size_t reserved; /* pending: what its answer counts already */
 };
 
 struct sl_http2 {
     nghttp2_session *session;
     struct sl_http2_host host;
     struct stream streams; /* list head */
-    unsigned n_streams, n_incomplete, n_waiting;
+    unsigned n_streams, n_incomplete, n_waiting, n_pending;
     uint64_t n_answered, n_resets;
     size_t body_bytes;  /* in bodies of requests that are not answered */
-    size_t reply_bytes; /* in answers of open streams */
+    size_t reply_bytes; /* in answers of open streams, those to come included */
     size_t n_untaken;   /* the part of them that is in no frame yet */
     uint64_t n_taken;
 };
@@ -78,10 +80,27 @@ static void drop_request(struct sl_http2 *h2, struct stream *s)
     sl_buf_fini(&s->body);
 }
 
+static void begin_pending(struct sl_http2 *h2, struct stream *s, size_t bytes)
+{
+    s->pending = true;
+    s->reserved = bytes;
+    h2->n_pending++;
+    h2->reply_bytes += bytes;
+}
+
+static void end_pending(struct sl_http2 *h2, struct stream *s)
+{
+    h2->n_pending -= s->pending;
+    h2->reply_bytes -= s->reserved;
+    s->pending = false;
+    s->reserved = 0;
+}
+
 static void stream_free(struct sl_http2 *h2, struct stream *s)
 {
     complete(h2, s);
     drop_request(h2, s);
+    end_pending(h2, s);
     s->next->prev = s->prev;
     s->prev->next = s->next;
     h2->n_streams--;
@@ -153,7 +172,10 @@ static int submit(struct sl_http2 *h2, struct stream *s, const struct sl_http_re
 
 static int answer(struct sl_http2 *h2, struct stream *s)
 {
+    static char no_body[1];
     struct sl_http_response *response = h2->host.response;
+    size_t bytes = 0;
+    bool now = true;
     struct sl_http_request request = {
         .method = s->method,
         .method_text = {s->head.data + s->method_off, s->method_len},
@@ -161,7 +183,7 @@ static int answer(struct sl_http2 *h2, struct stream *s)
         .base = s->head.data,
         .fields = s->fields,
         .n_fields = s->n_fields,
-        .body = s->body.data,
+        .body = s->body.data ? s->body.data : no_body,
         .body_len = s->body.len,
     };
 
@@ -174,8 +196,12 @@ static int answer(struct sl_http2 *h2, struct stream *s)
                                        : "The request's target is not a path.",
                    NULL);
     else
-        h2->host.handle(h2->host.ctx, &request, response);
+        now = h2->host.handle(h2->host.ctx, s->id, &request, response, &bytes);
     drop_request(h2, s);
+    if (!now) {
+        begin_pending(h2, s, bytes);
+        return 0;
+    }
     return submit(h2, s, response) ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
@@ -401,6 +427,16 @@ int sl_http2_feed(struct sl_http2 *h2, const char *data, size_t len)
     return SL_EINVALID;
 }
 
+int sl_http2_answer(struct sl_http2 *h2, int32_t stream, const struct sl_http_response *response)
+{
+    struct stream *s = nghttp2_session_get_stream_user_data(h2->session, stream);
+
+    if (!s || !s->pending)
+        return SL_ENOTFOUND;
+    end_pending(h2, s);
+    return submit(h2, s, response) ? SL_ENOMEM : 0;
+}
+
 int sl_http2_fill(struct sl_http2 *h2, struct sl_buf *out, size_t limit)
 {
     while (out->len < limit) {
@@ -425,6 +461,11 @@ bool sl_http2_is_done(struct sl_http2 *h2)
 unsigned sl_http2_n_streams(const struct sl_http2 *h2)
 {
     return h2->n_streams;
+}
+
+unsigned sl_http2_n_pending(const struct sl_http2 *h2)
+{
+    return h2->n_pending;
 }
 
 unsigned sl_http2_n_incomplete(const struct sl_http2 *h2)

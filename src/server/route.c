@@ -102,10 +102,57 @@ void sl_route_count_refusal(struct sl_service *service, int status)
     sl_count(&service->counters.unrouted[class_of(status)], 1);
 }
 
-void sl_route(struct sl_service *service, enum sl_listener_kind listener, const struct sl_http_request *request,
-              struct sl_http_response *response)
+static void count_answer(struct sl_service *service, unsigned route, int status)
 {
-    struct sl_call call = {.service = service};
+    sl_count(&service->counters.responses[route][class_of(status)], 1);
+}
+
+/* What did not fit becomes an answer that does. */
+static void mend(struct sl_http_response *response)
+{
+    if (!response->body.failed && !response->values.failed)
+        return;
+    response->n_headers = 0;
+    sl_buf_clear(&response->values);
+    sl_problem(response, 500, "Out of memory.", NULL);
+}
+
+struct sl_http_later *sl_call_later(struct sl_call *call, size_t answer_bytes)
+{
+    assert(!call->later);
+    call->later = call->asker ? call->asker->later(call->asker, answer_bytes) : NULL;
+    if (call->later) {
+        call->later->service = call->service;
+        call->later->route = call->route;
+    }
+    return call->later;
+}
+
+struct sl_http_response *sl_http_later_begin(struct sl_http_later *later)
+{
+    struct sl_http_response *response = later->ops->begin(later);
+
+    sl_http_response_clear(response);
+    return response;
+}
+
+void sl_http_later_send(struct sl_http_later *later)
+{
+    struct sl_service *service = later->service;
+    struct sl_http_response *response = later->ops->begin(later);
+    unsigned route = later->route;
+    int status;
+
+    mend(response);
+    status = response->status;
+    if (later->ops->send(later))
+        count_answer(service, route, status);
+}
+
+bool sl_route(struct sl_service *service, enum sl_listener_kind listener, const struct sl_http_request *request,
+              struct sl_http_asker *asker, struct sl_http_response *response)
+{
+    struct sl_call call = {.service = service, .asker = asker};
     const struct sl_route *route;
 
     sl_http_split_target(request->target, &call.path, &call.query);
@@ -113,18 +160,18 @@ void sl_route(struct sl_service *service, enum sl_listener_kind listener, const 
     if (!route) {
         sl_problem(response, 404, "There is nothing at this path.", NULL);
         sl_route_count_refusal(service, 404);
-        return;
+        return true;
     }
+    call.route = (unsigned)(route - sl_routes);
     if (!(route->methods & request->method))
         refuse_method(route, response);
     else if (!may_call(route, service->shared, request))
         refuse_caller(response);
     else
         route->handler(&call, request, response);
-    if (response->body.failed || response->values.failed) {
-        response->n_headers = 0;
-        sl_buf_clear(&response->values);
-        sl_problem(response, 500, "Out of memory.", NULL);
-    }
-    sl_count(&service->counters.responses[route - sl_routes][class_of(response->status)], 1);
+    if (call.later)
+        return false;
+    mend(response);
+    count_answer(service, call.route, response->status);
+    return true;
 }

@@ -10,11 +10,17 @@
 
 enum sl_listener_kind { SL_PUBLIC = 1, SL_ADMIN = 2 };
 
+struct sl_http_asker;
+struct sl_http_later;
+
 /* What a handler is given besides the request. */
 struct sl_call {
     struct sl_service *service;
     struct sl_slice path;  /* of the target, as sent */
     struct sl_slice query; /* without `?`; NULL text when absent */
+    unsigned route;        /* index in sl_routes */
+    struct sl_http_asker *asker;
+    struct sl_http_later *later; /* set by sl_call_later */
 };
 
 typedef void sl_handler(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response);
@@ -38,12 +44,53 @@ extern const struct sl_route sl_routes[];
 extern const unsigned sl_n_routes; /* at most SL_ROUTES_COUNTED */
 
 /* Finds the route and answers: 404, 405 with Allow, 401, or what the handler says. Counts the answer. `response` must
- * be cleared. */
-void sl_route(struct sl_service *service, enum sl_listener_kind listener, const struct sl_http_request *request,
-              struct sl_http_response *response);
+ * be cleared. Returns true; or false when the handler answers later: then the response says nothing, and what the
+ * asker has lent is the answer's way. asker: NULL when nothing can be answered later. */
+bool sl_route(struct sl_service *service, enum sl_listener_kind listener, const struct sl_http_request *request,
+              struct sl_http_asker *asker, struct sl_http_response *response);
 
 /* Counts an answer that no route gave (malformed requests, timeouts). */
 void sl_route_count_refusal(struct sl_service *service, int status);
+
+/* ---- answers that come later
+ *
+ *     later = sl_call_later(call, 640);       in the handler, which then returns without a response
+ *     ...                                     later, on the same loop, never from inside a handler:
+ *     response = sl_http_later_begin(later);
+ *     ... fill it ...
+ *     sl_http_later_send(later);
+ *
+ * Each must be sent, once, before the loop ends, also when the client has gone meanwhile: then nothing is sent. Nothing
+ * of the request is there any more. In HTTP/1 what follows on the connection waits, in HTTP/2 other streams go on. */
+
+/* Takes the answer of this call upon the handler. answer_bytes: about how long its body will be; HTTP/2 counts it
+ * among the answers that wait. Returns NULL when memory is out, or when this asker cannot wait: the handler answers
+ * then. Once a call. */
+struct sl_http_later *sl_call_later(struct sl_call *call, size_t answer_bytes);
+
+/* The response to fill: cleared, the loop's scratch, so fill and send it in one go. */
+struct sl_http_response *sl_http_later_begin(struct sl_http_later *later);
+
+/* Sends and counts it, and frees `later`. */
+void sl_http_later_send(struct sl_http_later *later);
+
+/* What a connection lends for one request: the way of a later answer. NULL: out of memory. */
+struct sl_http_asker {
+    struct sl_http_later *(*later)(struct sl_http_asker *asker, size_t answer_bytes);
+};
+
+/* The connection's part of it; `send` frees it and returns false when the client has gone. */
+struct sl_http_later_ops {
+    struct sl_http_response *(*begin)(struct sl_http_later *later);
+    bool (*send)(struct sl_http_later *later);
+};
+
+/* First member of the connection's own. */
+struct sl_http_later {
+    const struct sl_http_later_ops *ops; /* set by the asker */
+    struct sl_service *service;
+    unsigned route;
+};
 
 /* True when the Authorization header is `Bearer TOKEN`; the comparison takes the same time wherever the first
  * difference is. */

@@ -294,6 +294,7 @@ static void on_before_sleep(uv_prepare_t *prepare)
 {
     struct sl_worker *w = prepare->data;
 
+    sl_http_conn_send_dirty(w);
     sl_service_turn_ended(&w->service);
     shrink(&w->out);
     shrink(&w->response.body);

@@ -52,6 +52,7 @@ struct sl_worker {
 
     struct sl_http_conn *conns; /* the oldest first; see conn.h */
     struct sl_http_conn *conns_last;
+    struct sl_http_conn *dirty; /* those with answers that came later and have not been sent */
     unsigned n_conns, max_conns;
     struct sl_wheel wheel;
 

@@ -58,7 +58,7 @@ static int ask(struct door *door, enum sl_listener_kind listener, const char *wa
     q.body_len = strlen(q.body);
     assert_int_equal(sl_address_parse(door->peer, strlen(door->peer), &q.peer), 0);
     sl_http_response_clear(&door->response);
-    sl_route(&door->service, listener, &q, &door->response);
+    sl_route(&door->service, listener, &q, NULL, &door->response);
     sl_service_turn_ended(&door->service);
     return door->response.status;
 }
