@@ -157,6 +157,7 @@ struct sl_lane {
     unsigned n_crates_out;      /* sent, not answered */
     unsigned rotor;             /* for split buckets */
     struct sl_members *members; /* of the keeper */
+    bool probing;               /* the keeper asks what kind of store it is */
     atomic_bool reached;        /* the main store's client is ready */
     bool stopping;
     void (*stopped)(void *ctx); /* NULL once it was called */

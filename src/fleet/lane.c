@@ -2,6 +2,7 @@
 #include "fleet/internal.h"
 
 #include "base/err.h"
+#include "fleet/probe.h"
 #include "store/script.h"
 
 #include <stdio.h>
@@ -12,6 +13,30 @@
 #define MODULE_COMMAND "SLUICE.DECIDE"
 
 /* ---- stores */
+
+static void on_probed(void *owner, const struct sl_probe_result *result)
+{
+    struct sl_lane *lane = owner;
+    struct sl_fleet *fleet = lane->fleet;
+    char store[SL_ENDPOINT_TEXT_MAX * 2], text[512];
+    struct sl_fleet_event event = {.finding = text, .store = store};
+
+    lane->probing = false;
+    sl_store_url_text(fleet->stores[0], store, sizeof store);
+    for (unsigned i = 0; sl_probe_finding(result, i, text, sizeof text, &event.serious); i++)
+        fleet->config.event(fleet->config.owner, &event);
+}
+
+/* Once for each connection of the keeper to the main store. What cannot be asked is not known. */
+static void probe(struct sl_lane *lane)
+{
+    struct sl_fleet *fleet = lane->fleet;
+    uint64_t timeout_us = fleet->timeout_us > SL_MEMBERS_TIMEOUT_US ? fleet->timeout_us : SL_MEMBERS_TIMEOUT_US;
+
+    if (!lane->probing)
+        lane->probing = sl_probe_start(lane->stores[0].client, lane->net, &fleet->alloc, MODULE_COMMAND, timeout_us,
+                                       on_probed, lane) == 0;
+}
 
 static void on_client_event(void *owner, const struct sl_client_event *client_event)
 {
@@ -24,6 +49,8 @@ static void on_client_event(void *owner, const struct sl_client_event *client_ev
         return;
     sl_store_url_text(fleet->stores[store->index], text, sizeof text);
     fleet->config.event(fleet->config.owner, &event);
+    if (client_event->happening == SL_CLIENT_CONNECTED && store->index == 0 && store->lane->members)
+        probe(store->lane);
 }
 
 static int open_client(struct sl_lane_store *store, char *why, size_t why_size)
