@@ -50,23 +50,29 @@ static const char *command_name(const void *ctx, size_t i)
     return cli_commands[i]->name;
 }
 
-#define FIRST_WORD_MAX 24
+/* The word that a command begins with. */
+struct first_word {
+    char text[24];
+};
 
 static const char *first_word(const void *ctx, size_t i)
 {
-    return ((const char(*)[FIRST_WORD_MAX])ctx)[i];
+    const struct first_word *words = ctx;
+
+    return words[i].text;
 }
 
 /* The command that `typed` was probably meant to be, else the word that begins one. NULL, or text in `buf`. */
 static const char *suggest(const char *typed, const char *word, char *buf, size_t size)
 {
     const char *nearest = sl_text_suggest(typed, strlen(typed), command_name, NULL, cli_n_commands);
-    char(*words)[FIRST_WORD_MAX] = nearest || !word ? NULL : calloc(cli_n_commands, sizeof *words);
+    struct first_word *words = nearest || !word ? NULL : calloc(cli_n_commands, sizeof *words);
 
     for (size_t i = 0; words && i < cli_n_commands; i++)
-        snprintf(words[i], sizeof words[i], "%.*s", (int)strcspn(cli_commands[i]->name, " "), cli_commands[i]->name);
+        snprintf(words[i].text, sizeof words[i].text, "%.*s", (int)strcspn(cli_commands[i]->name, " "),
+                 cli_commands[i]->name);
     if (words)
-        nearest = sl_text_suggest(word, strlen(word), first_word, (const void *)words, cli_n_commands);
+        nearest = sl_text_suggest(word, strlen(word), first_word, words, cli_n_commands);
     if (nearest)
         snprintf(buf, size, "%s", nearest);
     free(words);

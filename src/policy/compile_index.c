@@ -180,4 +180,8 @@ void sl_compile_index(struct sl_load *load)
         if (!build_layer(load, &policy->layers[entries[from].layer], &entries[from], i - from))
             return;
     }
+    for (unsigned i = 0; i < policy->n_layers;
+         i++) /* those whose limits are all off: resolution walks no groups there */
+        if (!policy->layers[i].groups)
+            policy->layers[i].groups = sl_read_alloc(&load->reader, 1, sizeof *policy->layers[i].groups);
 }

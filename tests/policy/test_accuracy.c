@@ -157,11 +157,9 @@ static void the_docs_have_the_same_formulas(void **state)
         snprintf(start, sizeof start, "\n| `%s` |", rows[i].coordination);
         snprintf(formula, sizeof formula, "`%s`", rows[i].formula);
         row = strstr(docs, start);
-        if (!row)
-            fail_msg("docs/policy.md has no row for %s", rows[i].coordination);
-        end = strchr(row + 1, '\n');
-        found = strstr(row, formula);
-        if (!found || found > end)
+        end = row ? strchr(row + 1, '\n') : NULL;
+        found = row ? strstr(row, formula) : NULL;
+        if (!found || !end || found > end)
             fail_msg("docs/policy.md does not have %s for %s", formula, rows[i].coordination);
     }
     free(docs);

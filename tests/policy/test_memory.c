@@ -41,14 +41,15 @@ static const char everything[] = "version: 1\n"
                                  "{x: \"1*\"}, per: [key, label.y]}\n"
                                  "  - {name: b, key: 192.0.2.1, key_type: address, rate: unlimited, layer: l}\n"
                                  "  - {name: c, rate: 5/s, regions: {eu: 50%, us: 50%}, note: n}\n"
+                                 "  - {name: d, rate: 9999/s, per: [], layer: m, coordination: split, split: 256}\n"
                                  "ceiling: {rate: 100/s}\n"
                                  "dedicated: [{keys: [w], store: \"redis://h\"}]\n";
 
 /* Loads with the n-th allocation failing; true when the load still succeeded. */
-static bool load_failing_at(const char *text, size_t n, size_t *ret_calls)
+static bool load_failing_at(const char *text, bool has_store, size_t n, size_t *ret_calls)
 {
     struct failing f = {.fail_at = n};
-    struct sl_policy_options options = {.secret = test_secret, .alloc = {failing_realloc, &f}};
+    struct sl_policy_options options = {.secret = test_secret, .alloc = {failing_realloc, &f}, .has_store = has_store};
     struct sl_policy *policy = NULL;
     struct sl_diags diags;
     int rc;
@@ -68,14 +69,16 @@ static bool load_failing_at(const char *text, size_t n, size_t *ret_calls)
 
 static void every_failing_allocation_is_a_clean_error(void **state)
 {
-    size_t calls, all, failed = 0;
-
     (void)state;
-    assert_true(load_failing_at(everything, 0, &all));
-    assert_true(all > 5);
-    for (size_t n = 1; n <= all; n++)
-        failed += !load_failing_at(everything, n, &calls);
-    assert_true(failed > 5); /* those that did not fail the load lost a warning */
+    for (int store = 0; store < 2; store++) {
+        size_t calls, all, failed = 0;
+
+        assert_true(load_failing_at(everything, store, 0, &all));
+        assert_true(all > 5);
+        for (size_t n = 1; n <= all; n++)
+            failed += !load_failing_at(everything, store, n, &calls);
+        assert_true(failed > 5); /* those that did not fail the load lost a warning */
+    }
 }
 
 /* A document with errors: the findings that memory allows, and never a policy. */
@@ -112,7 +115,7 @@ static void failing_allocations_while_files_are_read(void **state)
     close(fd);
     for (size_t n = 0, all = 1; n <= all; n++) {
         size_t calls;
-        bool ok = load_failing_at(text, n, &calls);
+        bool ok = load_failing_at(text, false, n, &calls);
 
         if (n == 0) {
             assert_true(ok);
