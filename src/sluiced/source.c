@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "policy/file.h"
 #include "sluiced/keep.h"
+#include "store/url.h"
 
 #include <errno.h>
 #include <string.h>
@@ -56,8 +57,10 @@ void sl_source_attach(struct sl_source *source, struct sl_limiter *limiter)
 
 static struct sl_policy_options policy_options(const struct sl_source *source)
 {
-    return (struct sl_policy_options){
-        .secret = source->config.secret, .alloc = sl_alloc_system(), .has_store = source->config.has_store};
+    return (struct sl_policy_options){.secret = source->config.secret,
+                                      .alloc = sl_alloc_system(),
+                                      .has_store = source->config.has_store,
+                                      .check_store = sl_store_url_check};
 }
 
 static void remember_text(struct sl_source *source, struct reading *reading)
