@@ -9,14 +9,22 @@ import struct
 import subprocess
 import time
 
-from stores import BUILD, Redis, free_port, spawn, tail, until
+from stores import BUILD, Redis, spawn, tail, until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-_spec = importlib.util.spec_from_file_location("outside_conftest", os.path.join(TOP, "tests/outside/conftest.py"))
-outside = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(outside)
 
+
+def _load_module(path):
+    """A file of the other tests from outside: there are two conftest.py."""
+    spec = importlib.util.spec_from_file_location("outside_" + os.path.basename(path)[:-3], path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+outside = _load_module(os.path.join(TOP, "tests/outside/conftest.py"))
+make_certificate = _load_module(os.path.join(TOP, "tests/outside/http_util.py")).make_certificate
 LOAD = os.path.join(BUILD, "tests/fleet_load")
 PROXY = os.path.join(BUILD, "tests/fleet_proxy")
 CLOCK_SHIFT = os.path.join(BUILD, "tests/clock_shift.so")

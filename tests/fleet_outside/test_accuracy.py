@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from fleet import PATIENT, until, wall_offset
-import fleet as kit
+from fleet import PATIENT, Requests, until, wait_count, wall_offset
+from stores import MODULE, free_port
 
 N = 8
 RATE, BURST, BLOCK, INTERVAL_S = 200, 200, 5, 0.25
@@ -141,16 +141,10 @@ def test_mixed_script_and_module(fleet, say):
     members = fleet.fleet(4, POLICY, redis.url, *PATIENT)
     load = fleet.load(members, 2000, 3, "1 rolled 1")
     load.at(0.02)
-    redis.do("MODULE", "LOAD", kit_module())
+    redis.do("MODULE", "LOAD", MODULE)
     requests = load.wait()
     say(requests.summary())
     assert len(requests.of(answered=True)) == len(requests) and len(requests.allowed) == 100
-
-
-def kit_module():
-    from stores import MODULE
-
-    return MODULE
 
 
 def test_crash_with_leases_in_hand(fleet, say):
@@ -178,7 +172,7 @@ def test_leave(fleet, say):
     requests = load.wait()
     assert [one.wait() for one in members[::2]] == [0] * 4
     judge(requests, say, floor_from=2.5)
-    kit.wait_count(members[1::2], 4)
+    wait_count(members[1::2], 4)
 
 
 def test_join(fleet, say):
@@ -186,7 +180,7 @@ def test_join(fleet, say):
     redis = fleet.redis(module=True)
     policy = fleet.policy(POLICY)
     members = fleet.fleet(4, policy, redis.url, *PATIENT)
-    ports = [kit.free_port() for _ in range(4)]
+    ports = [free_port() for _ in range(4)]
     load = offer(fleet, members + [f"127.0.0.1:{p}" for p in ports], "join", 5)
     load.at(1.5)
     late = [fleet.daemon(policy, redis.url, *PATIENT, "--instances", "8", port=p, wait=False) for p in ports]
@@ -196,9 +190,9 @@ def test_join(fleet, say):
     served = {r.target for r in requests if r.answered}
     assert served == set(range(8)), "those that came late take part"
     # A daemon that has not heard of the store yet says so: what it rejects as unavailable is no part of the limit.
-    requests = kit.Requests(r for r in requests if r.source != "degraded")
+    requests = Requests(r for r in requests if r.source != "degraded")
     judge(requests, say, joined=4, floor_from=2.5, lower=0.05)
-    kit.wait_count([*members, *late], 8)
+    wait_count([*members, *late], 8)
 
 
 def test_leases_are_given_back(fleet, say):

@@ -1,18 +1,11 @@
 """Every way to a store, as an operator writes it: TCP, UNIX socket, TLS, users and passwords, database numbers, Sentinel, Cluster; and every mistake in it."""
-import os
 import re
 import urllib.parse
 
 import pytest
 
-import fleet as kit
-from fleet import PATIENT, outside, until
-from stores import Cluster, Resp, Sentinels, StoreError
-
-import sys
-
-sys.path.insert(0, os.path.join(kit.TOP, "tests/outside"))
-from http_util import make_certificate  # noqa: E402
+from fleet import PATIENT, make_certificate, until
+from stores import Cluster, Sentinels
 
 POLICY = """\
 version: 1
@@ -151,7 +144,7 @@ MISTAKES = {
     "redis://127.0.0.1:65536": "port",
     "redis://127.0.0.1:6379/x": "database",
     "redis://127.0.0.1:6379/-1": "database",
-    "redis://127.0.0.1:6379?tls=yes": "tls",
+    "redis://127.0.0.1:6379?tls=yes": "option",
     "redis://a b": "",
     "redis+unix://": "path",
     "redis+sentinel://127.0.0.1": "master",
@@ -159,7 +152,7 @@ MISTAKES = {
     "redis+cluster://127.0.0.1/3": "",
     "rediss://127.0.0.1?ca=/nowhere/ca.pem": "/nowhere/ca.pem",
     "redis://x@127.0.0.1?password_file=/nowhere/p": "/nowhere/p",
-    "mysql://127.0.0.1": "mysql",
+    "mysql://127.0.0.1": "redis://",
     "127.0.0.1:6379": "",
     "": "",
 }
@@ -198,5 +191,4 @@ def test_version_and_modules_are_told(fleet):
     """The log says once what kind of store it found."""
     redis = fleet.redis(module=True)
     one = fleet.daemon(POLICY, redis.url).wait_shared()
-    until(lambda: re.search(r"(?i)redis|module|script", one.log), "the log tells")
-    assert Resp and StoreError and outside
+    until(lambda: re.search(r"(?i)module|script", one.log), lambda: f"the log tells:\n{one.log}")

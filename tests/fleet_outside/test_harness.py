@@ -4,9 +4,8 @@ import time
 
 import pytest
 
-from fleet import Requests
+from fleet import Request, Requests
 from stores import Cluster, Impostor, Redis, Resp, Sentinels, until
-import fleet as kit
 
 WIDE = "version: 1\nlimits:\n  - {name: wide, rate: 1000000/s, burst: 1000000}\n"
 
@@ -38,7 +37,7 @@ def test_load_goes_on_without_a_daemon_that_was_killed(fleet):
 
 def test_spans_and_windows():
     def request(sent, allowed=True):
-        r = object.__new__(kit.Request)
+        r = object.__new__(Request)
         r.sent, r.done, r.took, r.allowed, r.answered, r.source = sent, sent + 0.001, 0.001, allowed, True, "local"
         return r
 
