@@ -7,6 +7,7 @@
 #include "store/script.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -156,9 +157,12 @@ static void on_integer(void *ctx, enum sl_result result, const struct sl_reply *
 static bool ask_integer(struct visit *visit, const struct sl_word *words, size_t n)
 {
     visit->done = false;
-    return sl_client_command(visit->client, words, n, &words[1], visit->timeout_us, on_integer, visit) ==
-               SL_RESULT_OK &&
-           wait_for(visit, &visit->done) && visit->result == SL_RESULT_OK;
+    visit->result = sl_client_command(visit->client, words, n, &words[1], visit->timeout_us, on_integer, visit);
+    if (visit->result != SL_RESULT_OK)
+        return false;
+    if (!wait_for(visit, &visit->done))
+        visit->result = SL_RESULT_TIMEOUT;
+    return visit->result == SL_RESULT_OK;
 }
 
 static void add_secret(struct visit *visit)
@@ -264,11 +268,13 @@ void doctor_check_store(struct doctor_findings *findings, const struct sl_store_
 {
     struct visit visit = {
         .findings = findings, .ns = ns, .alloc = sl_alloc_system(), .why = "out of memory or of files"};
+    void (*on_pipe)(int) = signal(SIGPIPE, SIG_IGN); /* a server may hang up */
 
     visit.timeout_us = timeout_us > SL_CLIENT_TIMEOUT_MAX_US ? SL_CLIENT_TIMEOUT_MAX_US : timeout_us;
     sl_store_url_text(url, visit.store, sizeof visit.store);
     if (uv_loop_init(&visit.loop)) {
         doctor_add(findings, "store", DOCTOR_BAD, "%s", visit.why);
+        signal(SIGPIPE, on_pipe);
         return;
     }
     if (open_visit(&visit, url)) {
@@ -278,4 +284,5 @@ void doctor_check_store(struct doctor_findings *findings, const struct sl_store_
         close_visit(&visit);
     }
     uv_loop_close(&visit.loop);
+    signal(SIGPIPE, on_pipe);
 }
