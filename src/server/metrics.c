@@ -191,6 +191,27 @@ static void add_http(struct sl_exposition *x, const struct sl_shared *shared)
                           SUM(shared, bad_forwarded));
 }
 
+static void add_alarms(struct sl_exposition *x, struct sl_alarms *alarms)
+{
+    struct sl_alarm_state states[SL_ALARMS];
+
+    for (unsigned i = 0; i < SL_ALARMS; i++)
+        states[i] = sl_alarm_read(alarms, (enum sl_alarm)i);
+    sl_exposition_family(x, "sluice_alarm", "gauge",
+                         "1 while an alarm lasts, else 0; docs/runbook.md says what to do.");
+    for (unsigned i = 0; i < SL_ALARMS; i++) {
+        sl_exposition_begin(x, "");
+        sl_exposition_label(x, "kind", sl_alarm_name((enum sl_alarm)i));
+        sl_exposition_int(x, states[i].raised);
+    }
+    sl_exposition_family(x, "sluice_alarms_raised", "counter", "Times an alarm began.");
+    for (unsigned i = 0; i < SL_ALARMS; i++) {
+        sl_exposition_begin(x, "_total");
+        sl_exposition_label(x, "kind", sl_alarm_name((enum sl_alarm)i));
+        sl_exposition_int(x, states[i].count);
+    }
+}
+
 static void add_build(struct sl_exposition *x)
 {
     sl_exposition_family(x, "sluice_build", "info", "The version of this daemon.");
@@ -213,6 +234,8 @@ void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *reque
     add_limiter(&x, shared);
     add_table(&x, shared->limiter);
     add_http(&x, shared);
+    if (shared->alarms)
+        add_alarms(&x, shared->alarms);
     add_build(&x);
     sl_exposition_end(&x);
 }

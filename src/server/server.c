@@ -265,6 +265,7 @@ int sl_server_new(const struct sl_server_options *options, struct sl_limiter *li
     server->limits = options->limits;
     server->shared.limiter = limiter;
     server->shared.hooks = options->hooks;
+    server->shared.alarms = options->alarms;
     e = build(server, options, ret_why, why_size);
     if (e)
         sl_server_free(&server);

@@ -19,6 +19,7 @@
 #define SL_SERVER_SERVER_H
 
 #include "limiter/limiter.h"
+#include "observe/alarm.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,6 +75,7 @@ struct sl_server_options {
     unsigned workers;        /* 1 ... 256. Default 1 */
     unsigned unix_mode;      /* permission bits of unix sockets. Default 0660 */
     struct sl_server_limits limits;
+    struct sl_alarms *alarms; /* what /metrics shows of them; borrowed until sl_server_free. NULL: nothing */
     struct sl_server_hooks hooks;
 };
 

@@ -40,7 +40,8 @@ static inline void sl_count(atomic_uint_fast64_t *counter, int64_t by)
 /* The same for all loops of a server. Strings and `limiter` are borrowed for its life. */
 struct sl_shared {
     struct sl_limiter *limiter;
-    const char *check_token; /* NULL: none */
+    struct sl_alarms *alarms; /* NULL: none */
+    const char *check_token;  /* NULL: none */
     const char *admin_token;
     struct sl_server_hooks hooks;
     atomic_bool ready, draining;
