@@ -33,7 +33,9 @@ struct sl_lane;
 /* Something an operator wants to know, once at each change. Called from the lane's thread that noticed; several lanes may
  * notice the same, the receiver joins and rate-limits. */
 struct sl_fleet_event {
-    const struct sl_client_event *client; /* what a store's client told */
+    const struct sl_client_event *client; /* what a store's client told; NULL: there is a finding */
+    const char *finding;                  /* a sentence about what the store is or holds */
+    bool serious;                         /* the finding keeps shared limits from working as they should */
     const char *store;                    /* the store's address without secrets */
 };
 
@@ -163,6 +165,9 @@ void sl_flight_give_up(struct sl_flight *flight);
  * sl_lane_tend. Any thread. */
 bool sl_fleet_has_errands(const struct sl_fleet *fleet);
 void sl_lane_tend(struct sl_lane *lane);
+
+/* Between sl_fleet_begin and sl_lane_fly: somebody else is to be told. */
+void sl_flight_set_done(struct sl_flight *flight, sl_lane_done *done, void *ctx);
 
 /* A flight's link for a queue of the caller's, between sl_fleet_begin and sl_lane_fly. */
 struct sl_flight **sl_flight_next(struct sl_flight *flight);

@@ -41,6 +41,12 @@ void sl_flight_free(struct sl_flight *flight)
     sl_free(&alloc, flight);
 }
 
+void sl_flight_set_done(struct sl_flight *flight, sl_lane_done *done, void *ctx)
+{
+    flight->done = done;
+    flight->ctx = ctx;
+}
+
 struct sl_flight **sl_flight_next(struct sl_flight *flight)
 {
     return &flight->next;
