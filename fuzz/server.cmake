@@ -1,5 +1,6 @@
 sl_fuzz(check_json SOURCES check_json.c ${PROJECT_SOURCE_DIR}/tests/server/json_oracle.c LINK sl_server)
 sl_fuzz(http1 SOURCES http1.c ${PROJECT_SOURCE_DIR}/tests/server/http1_reader.c LINK sl_server)
+sl_fuzz(http2 SOURCES http2.c LINK sl_server)
 foreach(target check_json http1)
   target_include_directories(fuzz_${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 endforeach()
