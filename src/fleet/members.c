@@ -11,8 +11,9 @@
 #define ID_LEN 16u
 #define REFUSED_TOLD 2u /* beats refused in a row before it is told */
 
-/* Effects, not the text, are replicated (the default since Redis 5), so the store's own time may be used before a write.
- * A full store cannot take us into the set, but still tells its secret: others' counts and ours go on without us. */
+/* Effects, not the text, are replicated (the default since Redis 5), so the store's own time may be used before a
+ * write. A full store cannot take us into the set, but still tells its secret: others' counts and ours go on without
+ * us. */
 static const char script[] =
     "local instances, secret = KEYS[1], KEYS[2]\n"
     "local me, offered, silent = ARGV[1], ARGV[2], tonumber(ARGV[3])\n"

@@ -113,7 +113,7 @@ static void answered(struct probe *probe, enum sl_result result, const struct sl
 
     if (reply)
         probe->result.answered = true;
-    if (result == SL_RESULT_OK)
+    if (result == SL_RESULT_OK && reply)
         take(&probe->result, reply);
     else if (probe->result.result == SL_RESULT_OK)
         probe->result.result = result;

@@ -1,7 +1,7 @@
 /* What kind of store it is: asked once when it is reached, for warnings and for people.
  *
- * Four questions (TIME, INFO server, CONFIG GET maxmemory*, COMMAND INFO) to whichever server answers; each may be refused
- * to us by name or by right, and then that one thing is not known, which is no fault. The loop's thread. */
+ * Four questions (TIME, INFO server, CONFIG GET maxmemory*, COMMAND INFO) to whichever server answers; each may be
+ * refused to us by name or by right, and then that one thing is not known, which is no fault. The loop's thread. */
 #ifndef SL_FLEET_PROBE_H
 #define SL_FLEET_PROBE_H
 
@@ -24,14 +24,14 @@ struct sl_probe_result {
 };
 
 /* Asks. `found` is called once, never from inside this; the result is borrowed for the call. When the client is freed
- * meanwhile, it is called from there. timeout_us: of each question, 0 for the client's. Returns 0; SL_ENOMEM; or SL_EBUSY
- * when nothing could be asked. */
+ * meanwhile, it is called from there. timeout_us: of each question, 0 for the client's. Returns 0; SL_ENOMEM; or
+ * SL_EBUSY when nothing could be asked. */
 int sl_probe_start(struct sl_client *client, const struct sl_net *net, const struct sl_alloc *alloc,
                    const char *module_command, uint64_t timeout_us,
                    void (*found)(void *owner, const struct sl_probe_result *result), void *owner);
 
-/* What an operator should know of it: the i-th sentence, from 0. Returns false when there are no more. `serious`: sluice
- * does not work on it as it should. */
+/* What an operator should know of it: the i-th sentence, from 0. Returns false when there are no more. `serious`:
+ * sluice does not work on it as it should. */
 bool sl_probe_finding(const struct sl_probe_result *result, unsigned i, char *buf, size_t size, bool *ret_serious);
 
 #endif

@@ -1,8 +1,8 @@
 /* Alarms: what an operator should be woken by, as few states as there are things to do about them.
  *
  * An alarm is raised as soon as its condition is seen, and ends when the condition has not been there for its hold: one
- * that comes and goes is one alarm, not a hundred. What each means and what to do is in docs/runbook.md, under its name.
- * Time is an argument: any clock that does not step back. Any thread. */
+ * that comes and goes is one alarm, not a hundred. What each means and what to do is in docs/runbook.md, under its
+ * name. Time is an argument: any clock that does not step back. Any thread. */
 #ifndef SL_OBSERVE_ALARM_H
 #define SL_OBSERVE_ALARM_H
 
@@ -48,8 +48,8 @@ void sl_alarms_fini(struct sl_alarms *alarms);
 /* The condition is there now. Returns true when that raises the alarm. */
 bool sl_alarm_raise(struct sl_alarms *alarms, enum sl_alarm alarm, uint64_t now_us);
 
-/* The condition is not there now. Returns true when that ends the alarm: when it has been gone for the hold. To be called
- * every now and then. */
+/* The condition is not there now. Returns true when that ends the alarm: when it has been gone for the hold. To be
+ * called every now and then. */
 bool sl_alarm_rest(struct sl_alarms *alarms, enum sl_alarm alarm, uint64_t now_us);
 
 struct sl_alarm_state sl_alarm_read(struct sl_alarms *alarms, enum sl_alarm alarm);

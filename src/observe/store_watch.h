@@ -1,14 +1,15 @@
 /* What happens between us and the stores, for people: one line at each change, and the alarms about it.
  *
- * Every loop has connections of its own and notices the same for itself; so lines are joined, one a store, shard and state,
- * and at most one a second for each shard and kind of change: what changes faster is counted, and told with the next line.
- * The last state is always told. Findings (the kind of server, foreign data) are told once, and again after an hour.
+ * Every loop has connections of its own and notices the same for itself; so lines are joined, one a store, shard and
+ * state, and at most one a second for each shard and kind of change: what changes faster is counted, and told with the
+ * next line. The last state is always told. Findings (the kind of server, foreign data) are told once, and again after
+ * an hour.
  *
  *     sl_store_watch_event(watch, event, now_us);      from every lane, as it comes
  *     sl_store_watch_look(watch, &health, now_us);     a few times a second: late lines, alarms
  *
- * Time is an argument: microseconds that do not step back. Any thread; `say` is called with a lock held, and must not call
- * back. */
+ * Time is an argument: microseconds that do not step back. Any thread; `say` is called with a lock held, and must not
+ * call back. */
 #ifndef SL_OBSERVE_STORE_WATCH_H
 #define SL_OBSERVE_STORE_WATCH_H
 

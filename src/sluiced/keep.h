@@ -17,8 +17,8 @@ int sl_keep_save(const char *dir, const char *policy_path, const struct sl_polic
  * from. */
 struct sl_policy *sl_keep_load(const char *dir, const char *policy_path, const struct sl_policy_options *options);
 
-/* Keeps the secret that the instances on this store and namespace share, in a file that only its owner may read. Returns
- * 0, or SL_EIO or SL_ENOMEM with a sentence. */
+/* Keeps the secret that the instances on this store and namespace share, in a file that only its owner may read.
+ * Returns 0, or SL_EIO or SL_ENOMEM with a sentence. */
 int sl_keep_secret(const char *dir, const struct sl_store_url *store, const char *ns, const struct sl_secret *secret,
                    char *why, size_t why_size);
 

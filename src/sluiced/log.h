@@ -27,8 +27,8 @@ void sl_log_fini(struct sl_log *log);
 /* Writes one line; control characters are escaped. */
 void sl_log(struct sl_log *log, enum sl_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Writes message into buf as a logfmt value or a JSON string, in quotes, NUL-terminated and cut to size. What is no UTF-8
- * becomes U+FFFD, byte by byte. */
+/* Writes message into buf as a logfmt value or a JSON string, in quotes, NUL-terminated and cut to size. What is no
+ * UTF-8 becomes U+FFFD, byte by byte. */
 void sl_log_quote(const char *message, char *buf, size_t size);
 
 #endif

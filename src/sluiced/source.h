@@ -21,8 +21,8 @@ struct sl_source_config {
     struct sl_secret secret; /* what policies are compiled under */
     bool has_store;          /* limits may be shared */
     struct sl_log *log;
-    /* The policy in force is compiled under another secret than before, since now. With the lock held, on the thread of the
-     * reload; must not call back. NULL: nobody cares. */
+    /* The policy in force is compiled under another secret than before, since now. With the lock held, on the thread of
+     * the reload; must not call back. NULL: nobody cares. */
     void (*keyed)(void *ctx, const struct sl_secret *secret);
     void *ctx;
 };
@@ -56,9 +56,9 @@ enum sl_reload { SL_RELOAD_DONE, SL_RELOAD_SAME, SL_RELOAD_FAILED };
  * Any thread. */
 enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size);
 
-/* From here on policies are compiled under this secret, beginning with the one in force: the file as it is now, else as it
- * was last good, else the copy that was kept. When none of them compiles, the policy in force stays as it is until a reload
- * succeeds. Any thread. */
+/* From here on policies are compiled under this secret, beginning with the one in force: the file as it is now, else as
+ * it was last good, else the copy that was kept. When none of them compiles, the policy in force stays as it is until a
+ * reload succeeds. Any thread. */
 enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret *secret);
 
 #endif

@@ -1,15 +1,15 @@
-/* The daemon's side of the shared tier: the store's address, the secret under which the policy is compiled, log lines and
- * alarms. Nothing here waits for a store: the daemon starts without it and takes it up when it comes.
+/* The daemon's side of the shared tier: the store's address, the secret under which the policy is compiled, log lines
+ * and alarms. Nothing here waits for a store: the daemon starts without it and takes it up when it comes.
  *
- *     sl_tier_init(&tier, config, log, why, sizeof why);     the address and its files; `memory:` is a tier that does nothing
+ *     sl_tier_init(&tier, config, log, why, sizeof why);     the address and its files; `memory:` does nothing
  *     secret = sl_tier_secret(&tier, own);                   what to compile the first policy under
  *     sl_tier_start(&tier, limiter, source, loop, why, ...); tier.fleet is for the server
  *     ... the server runs, and is freed ...
  *     sl_tier_stop(&tier);
  *     sl_tier_fini(&tier);
  *
- * The secret: one that was kept for this store and namespace, else the table's. The instances' own is told by the store;
- * when it is another one, the policy is compiled anew under it, on the daemon's loop, and kept. */
+ * The secret: one that was kept for this store and namespace, else the table's. The instances' own is told by the
+ * store; when it is another one, the policy is compiled anew under it, on the daemon's loop, and kept. */
 #ifndef SL_SLUICED_TIER_H
 #define SL_SLUICED_TIER_H
 
@@ -46,8 +46,8 @@ bool sl_tier_is_shared(const struct sl_tier *tier);
 
 struct sl_secret sl_tier_secret(struct sl_tier *tier, struct sl_secret own);
 
-/* Makes the fleet, when there is a store. `limiter` has a policy compiled under `secret`. Handles on the loop are closed by
- * whoever closes all of it. Returns 0, SL_EINVALID, SL_EIO or SL_ENOMEM with a sentence. */
+/* Makes the fleet, when there is a store. `limiter` has a policy compiled under `secret`. Handles on the loop are
+ * closed by whoever closes all of it. Returns 0, SL_EINVALID, SL_EIO or SL_ENOMEM with a sentence. */
 int sl_tier_start(struct sl_tier *tier, struct sl_limiter *limiter, struct sl_source *source, uv_loop_t *loop,
                   char *why, size_t why_size);
 
