@@ -212,7 +212,7 @@ void sl_deny_learn(struct sl_deny *deny, struct sl_hash128 fp, const struct sl_s
                    const struct sl_decision *decision, uint64_t asked_us)
 {
     size_t at = set_of(deny, fp);
-    struct entry new, *old;
+    struct entry new = {0}, *old;
 
     if (decision->cost == 0 || decision->never)
         return;

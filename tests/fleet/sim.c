@@ -53,6 +53,7 @@ struct sim {
     /* the meter, in tokens * PERIOD */
     unsigned __int128 level, level_peak;
     uint64_t level_us;
+    uint64_t undecided, undecided_peak; /* tokens of requests that another limit may still reject */
     /* of a fixed window */
     uint64_t window, in_window;
     struct sim_result result;
@@ -128,7 +129,7 @@ static void admit(struct sim *s, uint32_t cost)
             fail_msg("%llu admitted in a window of %u", (unsigned long long)s->in_window, shape->limit);
         return;
     }
-    if (s->level > (unsigned __int128)(shape->limit + s->setup->bound_extra) * shape->period_us)
+    if (s->level > (unsigned __int128)(shape->limit + s->setup->bound_extra + s->undecided_peak) * shape->period_us)
         fail_msg("%llu tokens above the rate: the bound is %u + %llu",
                  (unsigned long long)(s->level / shape->period_us), shape->limit,
                  (unsigned long long)s->setup->bound_extra);
@@ -248,6 +249,18 @@ static void answer(struct sim *s, const struct event *e)
 
 /* ---- an instance */
 
+/* Paid for, but another limit rejects it a little later. */
+static void leave_undecided(struct sim *s, unsigned at, uint32_t cost)
+{
+    struct instance *i = &s->instances[at];
+
+    s->undecided += cost;
+    if (s->undecided > s->undecided_peak)
+        s->undecided_peak = s->undecided;
+    push(s, s->now_us + world_below(&s->seed, 5000),
+         (struct event){.what = PUT_BACK, .instance = at, .life = i->life, .tokens = cost, .asked_us = clock_of(s, i)});
+}
+
 static void request(struct sim *s, unsigned at, uint32_t cost)
 {
     struct instance *i = &s->instances[at];
@@ -262,8 +275,7 @@ static void request(struct sim *s, unsigned at, uint32_t cost)
     case SL_LEASE_TAKEN:
         assert_in_range(numbers.remaining, 0, s->setup->shape.limit);
         if (world_below(&s->seed, 100) < s->setup->elsewhere_percent)
-            push(s, s->now_us + world_below(&s->seed, 5000),
-                 (struct event){.what = PUT_BACK, .instance = at, .life = i->life, .tokens = cost, .asked_us = now_us});
+            leave_undecided(s, at, cost);
         else
             admit(s, cost);
         break;
@@ -370,9 +382,12 @@ static void live(struct sim *s, const struct event *e)
 {
     struct instance *i = &s->instances[e->instance];
 
-    if (!i->alive || i->life != e->life)
+    if (!i->alive || i->life != e->life) {
+        s->undecided -= e->what == PUT_BACK ? e->tokens : 0;
         return;
+    }
     if (e->what == PUT_BACK) {
+        s->undecided -= e->tokens;
         sl_lease_put_back(i->leases, s->fp, e->tokens, e->asked_us);
         check_owned(s, i);
     } else if (e->what == SWEEP) {

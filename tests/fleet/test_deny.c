@@ -277,6 +277,21 @@ static void a_slower_clock_is_rejected_too(void **state)
     sl_deny_free(deny);
 }
 
+/* Where others may give tokens back, a rejection is believed for a while only. */
+static void an_old_rejection_is_not_believed(void **state)
+{
+    struct bucket b = bucket_of(SL_TOKEN_BUCKET, "10/100s", 0);
+    struct sl_deny *deny = new_deny(64);
+    struct sl_decision d = exhausted(&b, 1), known;
+
+    (void)state;
+    sl_deny_learn(deny, fp, &b.shape, &d, OURS_US);
+    assert_true(sl_deny_find_young(deny, fp, &b.shape, OURS_US + SECOND, SECOND, 1, &known));
+    assert_false(sl_deny_find_young(deny, fp, &b.shape, OURS_US + SECOND + 1, SECOND, 1, &known));
+    assert_true(is_denied(deny, &b.shape, OURS_US + SECOND + 1, 1));
+    sl_deny_free(deny);
+}
+
 static void *hammer(void *arg)
 {
     struct bucket b = bucket_of(SL_TOKEN_BUCKET, "10/10s", 0);
@@ -357,6 +372,7 @@ int main(void)
         cmocka_unit_test(the_one_that_ends_soonest_makes_room),
         cmocka_unit_test(it_agrees_with_core),
         cmocka_unit_test(a_slower_clock_is_rejected_too),
+        cmocka_unit_test(an_old_rejection_is_not_believed),
         cmocka_unit_test(threads_never_see_half_an_entry),
         cmocka_unit_test(out_of_memory_is_told),
     };
