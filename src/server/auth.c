@@ -5,6 +5,7 @@
  * header that may decide about the key and comes twice is refused: the proxy and we could take different ones. Headers
  * of peers that are not trusted never matter. */
 #include "server/headers.h"
+#include "server/inquiry.h"
 #include "server/problem.h"
 #include "server/route.h"
 
@@ -14,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PREFIX_LEN 5 /* of "/auth" */
+#define PREFIX_LEN 5       /* of "/auth" */
+#define ANSWER_BYTES 1024u /* about: the body of a rejection */
 
 struct caller {
     struct sluice_request request;
@@ -139,43 +141,87 @@ static int find_denied_status(const struct sl_call *call, struct caller *caller,
     return 0;
 }
 
-static void answer(struct sl_service *service, const struct sl_door *door, const struct caller *caller,
-                   const struct sluice_verdict *verdict, struct sl_http_response *response)
+static void answer(struct sl_service *service, const struct sl_door_style *style, const struct sluice_verdict *verdict,
+                   const struct sl_report *report, struct sl_http_response *response)
 {
     char id[SL_REQUEST_ID_MAX];
 
-    sl_rate_headers(response, door->headers, verdict, service->report);
+    sl_rate_headers(response, style->headers, verdict, report);
     if (verdict->allowed)
         return;
-    response->status = caller->denied_status                                ? caller->denied_status
-                       : verdict->reason == SLUICE_REASON_STORE_UNAVAILABLE ? door->closed_status
+    response->status = style->denied_status                                 ? style->denied_status
+                       : verdict->reason == SLUICE_REASON_STORE_UNAVAILABLE ? style->closed_status
                                                                             : 429;
     sl_request_id(service, id);
-    sl_rejection_body(response, door->problem_errors, verdict, service->report, id);
+    sl_rejection_body(response, style->problem_errors, verdict, report, id);
+}
+
+static void refuse_caller(struct sl_http_response *response, const char *field, const char *why)
+{
+    char detail[256];
+
+    snprintf(detail, sizeof detail, "`%s`: %s.", field, why);
+    refuse(response, detail, field);
+}
+
+static void decide_here(struct sl_service *service, const struct caller *caller, const struct sl_door_style *style,
+                        bool report, struct sl_http_response *response)
+{
+    struct sluice_verdict *verdict = &service->verdicts[0];
+    const char *field = "", *why = "";
+
+    service->report->n = 0;
+    if (sl_limiter_check(service->shared->limiter, &caller->request, verdict, report ? service->report : NULL, &field,
+                         &why))
+        refuse_caller(response, field, why);
+    else
+        answer(service, style, verdict, service->report, response);
+}
+
+static void answer_inquiry(struct sl_inquiry *inquiry, struct sl_http_response *response)
+{
+    answer(inquiry->service, &inquiry->style, inquiry->verdicts, inquiry->report, response);
+}
+
+static void ask(struct sl_call *call, const struct caller *caller, const struct sl_door_style *style, bool report,
+                struct sl_http_response *response)
+{
+    struct sl_inquiry *inquiry = sl_inquiry_new(call->service, 1, report);
+    const char *field = "", *why = "";
+
+    if (!inquiry) {
+        sl_inquiry_refuse(response);
+        return;
+    }
+    inquiry->style = *style;
+    inquiry->answer = answer_inquiry;
+    if (sl_inquiry_begin(inquiry, &caller->request, &field, &why)) {
+        refuse_caller(response, field, why);
+        sl_inquiry_abandon(inquiry);
+        return;
+    }
+    sl_inquiry_answer(inquiry, call, ANSWER_BYTES, response);
 }
 
 void sl_handle_auth(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
 {
     struct sl_service *service = call->service;
     const struct sl_door *door = sl_policy_door(sl_service_policy(service));
-    struct sluice_verdict *verdict = &service->verdicts[0];
-    const char *field = "", *why = "";
+    bool report = sl_headers_need_report(door), trusted;
+    struct sl_door_style style;
     struct caller caller;
-    bool trusted;
 
     caller.request = (struct sluice_request)SLUICE_REQUEST_INIT;
     trusted = find_address(service, door, request, &caller);
     if (find_denied_status(call, &caller, response) || find_key(door, request, trusted, &caller, response) ||
         find_scope(call, request, trusted, &caller, response))
         return;
-    service->report->n = 0;
-    if (sl_limiter_check(service->shared->limiter, &caller.request, verdict,
-                         sl_headers_need_report(door) ? service->report : NULL, &field, &why)) {
-        char detail[256];
-
-        snprintf(detail, sizeof detail, "`%s`: %s.", field, why);
-        refuse(response, detail, field);
-        return;
-    }
-    answer(service, door, &caller, verdict, response);
+    style = (struct sl_door_style){.headers = door->headers,
+                                   .problem_errors = door->problem_errors,
+                                   .closed_status = door->closed_status,
+                                   .denied_status = caller.denied_status};
+    if (service->lane)
+        ask(call, &caller, &style, report, response);
+    else
+        decide_here(service, &caller, &style, report, response);
 }

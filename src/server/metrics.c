@@ -1,5 +1,6 @@
 /* GET /metrics: what is counted now (SPEC section 12). No label ever carries a value from a request. */
 #include "server/exposition.h"
+#include "server/metrics_store.h"
 #include "server/problem.h"
 #include "server/route.h"
 
@@ -18,28 +19,43 @@ static bool wants_open_metrics(const struct sl_http_request *request)
     return accept.len && memmem(accept.text, accept.len, "application/openmetrics-text", 28) != NULL;
 }
 
-static void decision(struct sl_exposition *x, const char *limit, const char *verdict, const char *mode, uint64_t n)
+static void decision(struct sl_exposition *x, const char *limit, bool allowed, int source, const char *mode, uint64_t n)
 {
     sl_exposition_begin(x, "_total");
     sl_exposition_label(x, "limit", limit);
-    sl_exposition_label(x, "verdict", verdict);
-    sl_exposition_label(x, "source", "local");
+    sl_exposition_label(x, "verdict", allowed ? "allowed" : "rejected");
+    sl_exposition_label(x, "source", sluice_source_name(source));
     sl_exposition_label(x, "mode", mode);
     sl_exposition_int(x, n);
 }
 
-static void add_decisions(struct sl_exposition *x, const struct sl_limiter_count *rows, size_t n)
+/* With a shared tier every source has its row from the start, so that a first event is an increase. */
+static void add_decided(struct sl_exposition *x, const struct sl_limiter_count *row, bool shared)
+{
+    uint64_t allowed = row->decided_allowed - row->shared_allowed - row->degraded_allowed;
+    uint64_t rejected = row->decided_rejected - row->shared_rejected - row->degraded_rejected;
+
+    decision(x, row->limit, true, SLUICE_LOCAL, "enforce", allowed);
+    decision(x, row->limit, false, SLUICE_LOCAL, "enforce", rejected);
+    if (!shared)
+        return;
+    decision(x, row->limit, true, SLUICE_SHARED, "enforce", row->shared_allowed);
+    decision(x, row->limit, false, SLUICE_SHARED, "enforce", row->shared_rejected);
+    decision(x, row->limit, true, SLUICE_DEGRADED, "enforce", row->degraded_allowed);
+    decision(x, row->limit, false, SLUICE_DEGRADED, "enforce", row->degraded_rejected);
+}
+
+static void add_decisions(struct sl_exposition *x, const struct sl_limiter_count *rows, size_t n, bool shared)
 {
     sl_exposition_family(
         x, "sluice_decisions", "counter",
         "Decisions, by the limit that decided (empty: none matched). Dry-run limits are counted apart.");
     for (size_t i = 0; i < n; i++) {
-        decision(x, rows[i].limit, "allowed", "enforce", rows[i].decided_allowed);
-        decision(x, rows[i].limit, "rejected", "enforce", rows[i].decided_rejected);
+        add_decided(x, &rows[i], shared);
         if (rows[i].dry_allowed + rows[i].dry_rejected == 0)
             continue;
-        decision(x, rows[i].limit, "allowed", "dry_run", rows[i].dry_allowed);
-        decision(x, rows[i].limit, "rejected", "dry_run", rows[i].dry_rejected);
+        decision(x, rows[i].limit, true, SLUICE_LOCAL, "dry_run", rows[i].dry_allowed);
+        decision(x, rows[i].limit, false, SLUICE_LOCAL, "dry_run", rows[i].dry_rejected);
     }
 }
 
@@ -59,7 +75,7 @@ static void add_checks(struct sl_exposition *x, const struct sl_limiter_count *r
     }
 }
 
-static bool add_limits(struct sl_exposition *x, struct sl_limiter *limiter)
+static bool add_limits(struct sl_exposition *x, struct sl_limiter *limiter, bool shared)
 {
     struct sl_limiter_count *rows = malloc(SL_COUNT_ROWS_MAX * sizeof *rows);
     size_t n;
@@ -67,7 +83,7 @@ static bool add_limits(struct sl_exposition *x, struct sl_limiter *limiter)
     if (!rows)
         return false;
     n = sl_limiter_counts(limiter, rows, SL_COUNT_ROWS_MAX);
-    add_decisions(x, rows, n);
+    add_decisions(x, rows, n, shared);
     add_checks(x, rows, n);
     free(rows);
     return true;
@@ -227,7 +243,8 @@ void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *reque
 
     out->content_type = x.open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                                        : "text/plain; version=0.0.4; charset=utf-8";
-    if (!add_limits(&x, shared->limiter)) {
+    if (!add_limits(&x, shared->limiter, shared->fleet != NULL) ||
+        (shared->fleet && !sl_expose_store(&x, shared->fleet))) {
         sl_problem(out, 500, "Out of memory.", NULL);
         return;
     }

@@ -3,6 +3,7 @@
 #include "server/worker.h"
 
 #include "base/err.h"
+#include "limiter/counters.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #define ADMIN_CONNECTIONS 256u
 #define LISTENERS_MAX 64u
 #define TOKEN_MAX 512u
+#define STORE_AWAITED_NS UINT64_C(2000000000)
 
 /* Listening sockets and their TLS, of one of the two kinds. */
 struct doors {
@@ -264,6 +266,7 @@ int sl_server_new(const struct sl_server_options *options, struct sl_limiter *li
         return out_of_memory(ret_why, why_size);
     server->limits = options->limits;
     server->shared.limiter = limiter;
+    server->shared.fleet = options->fleet;
     server->shared.hooks = options->hooks;
     server->shared.alarms = options->alarms;
     e = build(server, options, ret_why, why_size);
@@ -284,8 +287,23 @@ static void on_ended(void *ctx, bool drained)
         server->shared.hooks.stopped(server->shared.hooks.ctx, !atomic_load(&server->cut));
 }
 
+/* Before anybody is accepted, so that no decision ever misses its lane. */
+static int open_lanes(struct sl_server *server, char *ret_why, size_t why_size)
+{
+    int e = 0;
+
+    server->shared.store_awaited_ns = sl_stopwatch_ns() + STORE_AWAITED_NS;
+    for (unsigned i = 0; server->shared.fleet && i < server->n_workers && !e; i++)
+        e = sl_worker_open_lane(server->workers[i], server->shared.fleet, ret_why, why_size);
+    return e;
+}
+
 int sl_server_start(struct sl_server *server, char *ret_why, size_t why_size)
 {
+    int e = open_lanes(server, ret_why, why_size);
+
+    if (e)
+        return e;
     server->started = true;
     atomic_store(&server->n_running, server->n_workers);
     for (unsigned i = 0; i < server->n_workers; i++) {

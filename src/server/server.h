@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sl_fleet;
 struct sl_server;
 
 enum sl_server_severity { SL_SERVER_ERROR, SL_SERVER_WARNING, SL_SERVER_INFO };
@@ -74,6 +75,9 @@ struct sl_server_options {
     const char *admin_token; /* the same for every admin route but /healthz and /readyz */
     unsigned workers;        /* 1 ... 256. Default 1 */
     unsigned unix_mode;      /* permission bits of unix sockets. Default 0660 */
+    /* The shared tier of `limiter`: each worker has a lane of it. Borrowed until sl_server_free. NULL: there is none, all
+     * is decided in the limiter's table. */
+    struct sl_fleet *fleet;
     struct sl_server_limits limits;
     struct sl_alarms *alarms; /* what /metrics shows of them; borrowed until sl_server_free. NULL: nothing */
     struct sl_server_hooks hooks;
@@ -88,10 +92,12 @@ struct sl_server_options sl_server_defaults(void);
 int sl_server_new(const struct sl_server_options *options, struct sl_limiter *limiter, struct sl_server **ret_server,
                   char *ret_why, size_t why_size);
 
-/* Starts the threads and begins to accept. Returns 0, or SL_ENOMEM / SL_EIO and a sentence. Once. */
+/* Begins to connect to the store, if there is one, starts the threads and begins to accept. Returns 0, or SL_ENOMEM,
+ * SL_EIO, SL_EINVALID (a file of the store's address), SL_EBUSY (too many lanes) and a sentence. Once. */
 int sl_server_start(struct sl_server *server, char *ret_why, size_t why_size);
 
-/* What /readyz answers: false (the state after sl_server_new): 503. Any thread. */
+/* What /readyz answers: false (the state after sl_server_new): 503. When true, it also waits for the store to be reached,
+ * but not longer than 2 s after sl_server_start. Any thread. */
 void sl_server_set_ready(struct sl_server *server, bool ready);
 
 /* Tells /metrics of a policy reload, however it came about. Any thread. */
@@ -99,8 +105,9 @@ void sl_server_count_reload(struct sl_server *server, bool ok);
 
 /* Begins to stop and returns at once: /readyz is 503, listeners close once those who already connected are accepted,
  * every request that arrives on an open connection is still answered, with `Connection: close` (HTTP/2: GOAWAY). Idle
- * connections are closed after a short grace, all others when they are done, or are cut after drain_timeout_ms. Any
- * thread; a second call can only shorten the time. */
+ * connections are closed after a short grace, all others when they are done, or are cut after drain_timeout_ms. Then the
+ * lanes stop, which takes the store's deadline and a fifth of a second at most. Any thread; a second call can only
+ * shorten the time. */
 void sl_server_stop(struct sl_server *server, uint64_t drain_timeout_ms);
 
 /* Joins the threads (stopping at once when nobody stopped it), removes its unix paths, frees. Clears *server; accepts

@@ -1,6 +1,7 @@
 #include "server/service.h"
 
 #include "base/err.h"
+#include "server/inquiry.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@ int sl_service_init(struct sl_service *service, struct sl_shared *shared)
 {
     memset(service, 0, sizeof *service);
     service->shared = shared;
+    service->last_decided = &service->decided;
     service->input = malloc(sizeof *service->input);
     service->verdicts = malloc(SLUICE_BATCH_MAX * sizeof *service->verdicts);
     service->report = malloc(sizeof *service->report);
@@ -22,6 +24,7 @@ int sl_service_init(struct sl_service *service, struct sl_shared *shared)
 void sl_service_fini(struct sl_service *service)
 {
     sl_service_turn_ended(service);
+    sl_inquiry_free_spare(service);
     free(service->input);
     free(service->verdicts);
     free(service->report);

@@ -37,11 +37,17 @@ static inline void sl_count(atomic_uint_fast64_t *counter, int64_t by)
                           memory_order_relaxed);
 }
 
-/* The same for all loops of a server. Strings and `limiter` are borrowed for its life. */
+struct sl_fleet;
+struct sl_inquiry;
+struct sl_lane;
+
+/* The same for all loops of a server. Strings, `limiter` and `fleet` are borrowed for its life. */
 struct sl_shared {
     struct sl_limiter *limiter;
-    struct sl_alarms *alarms; /* NULL: none */
-    const char *check_token;  /* NULL: none */
+    struct sl_fleet *fleet;    /* NULL: memory */
+    uint64_t store_awaited_ns; /* /readyz waits for the store until then, of sl_stopwatch_ns */
+    struct sl_alarms *alarms;  /* NULL: none */
+    const char *check_token;   /* NULL: none */
     const char *admin_token;
     struct sl_server_hooks hooks;
     atomic_bool ready, draining;
@@ -54,6 +60,7 @@ struct sl_shared {
 
 struct sl_service {
     struct sl_shared *shared;
+    struct sl_lane *lane; /* NULL: every decision is this table's */
     struct sl_check_input *input;
     struct sluice_verdict *verdicts; /* SLUICE_BATCH_MAX */
     struct sl_report *report;
@@ -62,6 +69,11 @@ struct sl_service {
     struct sl_secret id_secret;
     uint64_t id_count;
     struct sl_service_counters counters;
+    /* Decisions that wait for the store, see inquiry.h */
+    struct sl_inquiry *decided, **last_decided; /* to be answered at the end of this turn */
+    struct sl_inquiry *spare;
+    unsigned n_spare;
+    size_t n_batched; /* verdicts in batches that are not answered */
 };
 
 /* Returns 0, SL_ENOMEM or SL_EIO (no randomness). */

@@ -3,9 +3,11 @@
 #include "server/conn.h"
 
 #include "base/err.h"
+#include "server/inquiry.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,11 +216,19 @@ static void close_handle(uv_handle_t *handle)
         uv_close(handle, NULL);
 }
 
-/* The loop ends by itself when its last handle is closed. */
+static void on_lane_stopped(void *ctx)
+{
+    uv_async_send(&((struct sl_worker *)ctx)->wake);
+}
+
+/* The loop ends by itself when its last handle is closed. The lane stops when nobody can ask it any more: what it was
+ * still asked is answered, its leases go back. */
 static void end_if_empty(struct sl_worker *w)
 {
-    if (w->n_conns)
+    if (w->n_conns || !sl_lane_host_stop(&w->lane_host, on_lane_stopped, w))
         return;
+    w->service.lane = NULL;
+    sl_inquiry_answer_decided(&w->service);
     close_handle((uv_handle_t *)&w->wake);
     close_handle((uv_handle_t *)&w->tick);
     close_handle((uv_handle_t *)&w->before_sleep);
@@ -294,6 +304,7 @@ static void on_before_sleep(uv_prepare_t *prepare)
 {
     struct sl_worker *w = prepare->data;
 
+    sl_inquiry_answer_decided(&w->service);
     sl_http_conn_send_dirty(w);
     sl_service_turn_ended(&w->service);
     shrink(&w->out);
@@ -373,10 +384,29 @@ int sl_worker_listen(struct sl_worker *worker, int fd, enum sl_listener_kind kin
     return 0;
 }
 
+int sl_worker_open_lane(struct sl_worker *worker, struct sl_fleet *fleet, char *ret_why, size_t why_size)
+{
+    int e = sl_lane_host_open(&worker->lane_host, &worker->loop, fleet, ret_why, why_size);
+
+    worker->service.lane = worker->lane_host.lane;
+    return e;
+}
+
+/* libuv writes to the store with write(2); connections of clients are sent to without the signal anyway. */
+static void block_sigpipe(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 static void *run(void *arg)
 {
     struct sl_worker *w = arg;
 
+    block_sigpipe();
     poll_acceptors(w, true);
     uv_run(&w->loop, UV_RUN_DEFAULT);
     sl_service_turn_ended(&w->service);
@@ -406,12 +436,14 @@ void sl_worker_fini(struct sl_worker *worker)
 {
     if (!worker->ran) {
         /* Never ran: let the handles close here. */
+        sl_lane_host_drop(&worker->lane_host);
         worker->stopping = true;
         atomic_store(&worker->stop_at_ms, 0);
         close_acceptors(worker);
         go_on_stopping(worker);
         uv_run(&worker->loop, UV_RUN_DEFAULT);
     }
+    sl_lane_host_fini(&worker->lane_host);
     uv_loop_close(&worker->loop);
     sl_service_fini(&worker->service);
     sl_http_response_fini(&worker->response);

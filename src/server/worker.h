@@ -8,6 +8,7 @@
 #include "server/listener.h"
 #include "server/http.h"
 #include "server/http1.h"
+#include "server/lane_host.h"
 #include "server/route.h"
 #include "server/service.h"
 #include "server/tls.h"
@@ -41,6 +42,7 @@ struct sl_worker {
     pthread_t thread;
     bool started, ran;
     struct sl_service service;
+    struct sl_lane_host lane_host;
     const struct sl_server_limits *limits;
     struct sl_http1_limits http1_limits;
     void (*ended)(void *ctx, bool drained); /* called on the thread as its last act */
@@ -75,6 +77,9 @@ int sl_worker_init(struct sl_worker *worker, struct sl_shared *shared, const str
 /* Adds a listening socket (takes fd, also on failure). Before sl_worker_start. Returns 0 or SL_EIO. */
 int sl_worker_listen(struct sl_worker *worker, int fd, enum sl_listener_kind kind, bool is_unix,
                      struct sl_tls_context *tls);
+
+/* Gives it a lane of the shared tier. Before sl_worker_start. Returns 0, or an error with a sentence. */
+int sl_worker_open_lane(struct sl_worker *worker, struct sl_fleet *fleet, char *ret_why, size_t why_size);
 
 /* Starts the thread. `ended` is called on it when all is done, with whether no connection had to be cut. Returns 0 or
  * SL_ENOMEM. */
