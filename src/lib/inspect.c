@@ -1,4 +1,5 @@
 #include "lib/handle.h"
+#include "lib/look.h"
 
 #include "base/err.h"
 
@@ -12,16 +13,10 @@ struct bucket_call {
 static void pass_bucket(void *ctx, const struct sl_bucket_info *info)
 {
     const struct bucket_call *call = ctx;
-    const struct sl_shape *shape = &info->limit->shapes[info->rate_idx];
+    struct sluice_bucket bucket;
 
-    call->fn(call->ctx, &(struct sluice_bucket){.policy = info->limit->name,
-                                                .endpoint = info->endpoint,
-                                                .rate_idx = info->rate_idx,
-                                                .dry_run = info->limit->mode == SL_MODE_DRY_RUN,
-                                                .limit = info->numbers.limit,
-                                                .remaining = info->numbers.remaining,
-                                                .period_ms = (int64_t)(shape->period_us / SL_MS_US),
-                                                .reset_after_ms = info->numbers.reset_after_ms});
+    sl_bucket_public(info, &bucket);
+    call->fn(call->ctx, &bucket);
 }
 
 int sluice_inspect(struct sluice *limiter, const struct sluice_request *request, sluice_bucket_fn *fn, void *ctx,
@@ -32,6 +27,8 @@ int sluice_inspect(struct sluice *limiter, const struct sluice_request *request,
 
     if (err != 0)
         return err;
+    if (limiter->tier)
+        return sl_tier_look(limiter->tier, request, false, fn, ctx, ret_n);
     size_t n = sl_limiter_inspect(limiter->limiter, request, pass_bucket, &call);
 
     if (ret_n)
@@ -45,6 +42,8 @@ int sluice_reset(struct sluice *limiter, const struct sluice_request *request, s
 
     if (err != 0)
         return err;
+    if (limiter->tier)
+        return sl_tier_look(limiter->tier, request, true, NULL, NULL, ret_n);
     size_t n = sl_limiter_reset(limiter->limiter, request);
 
     if (ret_n)
@@ -75,9 +74,45 @@ int sluice_limit_counts(struct sluice *limiter, sluice_limit_count_fn *fn, void 
                                              .checks_allowed = rows[i].checks_allowed,
                                              .checks_rejected = rows[i].checks_rejected,
                                              .dry_allowed = rows[i].dry_allowed,
-                                             .dry_rejected = rows[i].dry_rejected});
+                                             .dry_rejected = rows[i].dry_rejected,
+                                             .shared_allowed = rows[i].shared_allowed,
+                                             .shared_rejected = rows[i].shared_rejected,
+                                             .degraded_allowed = rows[i].degraded_allowed,
+                                             .degraded_rejected = rows[i].degraded_rejected});
     sl_free(&limiter->alloc, rows);
     return 0;
+}
+
+static void worst_breaker(void *ctx, const struct sl_shard_stats *shard)
+{
+    struct sluice_stats *stats = ctx;
+
+    if (shard->breaker > stats->store_breaker)
+        stats->store_breaker = shard->breaker;
+}
+
+static void add_tier(struct sl_tier *tier, struct sluice_stats *stats)
+{
+    struct sl_fleet_stats f;
+
+    sl_fleet_stats(tier->fleet, &f);
+    stats->near_rejected = f.near_rejected;
+    stats->leased = f.leased;
+    stats->asked = f.asked;
+    stats->degraded = f.degraded;
+    stats->store_operations = f.operations;
+    stats->renewals = f.renewals;
+    stats->returns = f.returns;
+    stats->refunds = f.refunds;
+    stats->tokens_lost = f.tokens_lost;
+    stats->refunds_lost = f.refunds_lost;
+    stats->foreign = f.foreign;
+    stats->leases = f.leases_active;
+    stats->instances = f.instances;
+    stats->pending = atomic_load(&tier->pending);
+    stats->pending_full = atomic_load(&tier->pending_full);
+    stats->store_reached = f.reached && f.secret_known;
+    sl_fleet_shards(tier->fleet, worst_breaker, stats);
 }
 
 int sluice_stats(struct sluice *limiter, struct sluice_stats *ret_stats, size_t stats_size)
@@ -104,6 +139,8 @@ int sluice_stats(struct sluice *limiter, struct sluice_stats *ret_stats, size_t 
                               .table_log_entries = t.log_entries,
                               .table_log_used = t.log_used,
                               .table_log_folded = t.log_folded};
+    if (limiter->tier)
+        add_tier(limiter->tier, &s);
     memset(ret_stats, 0, stats_size);
     memcpy(ret_stats, &s, stats_size < sizeof s ? stats_size : sizeof s);
     return 0;

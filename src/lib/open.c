@@ -1,6 +1,8 @@
 #include "lib/handle.h"
 
 #include "base/err.h"
+#include "lib/tier.h"
+#include "table/layout.h"
 
 #include <assert.h>
 #include <string.h>
@@ -37,8 +39,6 @@ static int check_options(const struct sluice_options *o, char *ret_why, size_t w
         return FAIL(SL_EINVALID, "exactly one of policy_file and policy_text must be given");
     if (!o->wall_us != !o->mono_us)
         return FAIL(SL_EINVALID, "wall_us and mono_us must be given together");
-    if (o->store && strcmp(o->store, "memory:") != 0)
-        return FAIL(SL_EUNSUPPORTED, "store: only memory: is supported");
     return 0;
 }
 
@@ -49,7 +49,9 @@ static int open_table(const struct sluice_options *o, const struct sl_alloc *all
 
     if (o->table_keys != 0)
         t.keys = o->table_keys;
-    t.log_entries = o->table_log_entries != 0 ? o->table_log_entries : t.keys;
+    t.log_entries = o->table_log_entries != 0           ? o->table_log_entries
+                    : t.keys < SL_TABLE_LOG_ENTRIES_MAX ? t.keys
+                                                        : SL_TABLE_LOG_ENTRIES_MAX;
     t.path = o->table_path;
     t.resize = o->table_resize;
     if (o->wall_us)
@@ -58,15 +60,13 @@ static int open_table(const struct sluice_options *o, const struct sl_alloc *all
     return sl_table_open(&t, ret_table, ret_why, why_size);
 }
 
-static int open_policy(const struct sluice_options *o, struct sl_table *table, const struct sl_alloc *alloc,
-                       struct sl_policy **ret_policy, char *ret_why, size_t why_size)
+static int read_policy(const struct sluice_options *o, const struct finding_sink *sink, const struct sl_alloc *alloc,
+                       struct policy_text *ret_text, char *ret_why, size_t why_size)
 {
     const struct policy_source source = {
         .file = o->policy_file, .text = o->policy_text, .text_len = o->policy_text_len, .name = o->policy_name};
-    const struct finding_sink sink = {
-        .finding = o->finding, .finding_ctx = o->finding_ctx, .log = o->log, .log_ctx = o->log_ctx};
 
-    return sl_lib_policy(&source, sl_table_secret(table), alloc, &sink, ret_policy, ret_why, why_size);
+    return sl_lib_read(&source, alloc, sink, ret_text, ret_why, why_size);
 }
 
 /* Makes the handle of a table and a policy, which it takes on success. */
@@ -82,15 +82,66 @@ static int make_handle(const struct sluice_options *o, const struct sl_alloc *al
         sl_free(alloc, handle);
         return FAIL(SL_ENOMEM, "%s", sl_err_text(SL_ENOMEM));
     }
+    sl_completions_init(&handle->completions, alloc);
     *ret_limiter = handle;
     return 0;
+}
+
+static void free_handle(struct sluice *handle, bool inherited)
+{
+    struct sl_alloc alloc = handle->alloc;
+
+    sl_completions_fini(&handle->completions, inherited);
+    sl_limiter_free(handle->limiter);
+    sl_free(&alloc, handle);
+}
+
+/* The table, and the policy on it. */
+static int open_alone(const struct sluice_options *o, const struct sl_alloc *alloc, bool has_store,
+                      struct policy_text *ret_text, struct sluice **ret_handle, char *ret_why, size_t why_size)
+{
+    const struct finding_sink sink = {
+        .finding = o->finding, .finding_ctx = o->finding_ctx, .log = o->log, .log_ctx = o->log_ctx};
+    struct sl_policy_options options = {.alloc = *alloc, .has_store = has_store};
+    struct sl_table *table = NULL;
+    struct sl_policy *policy = NULL;
+    int err = open_table(o, alloc, &table, ret_why, why_size);
+
+    if (err == 0)
+        err = read_policy(o, &sink, alloc, ret_text, ret_why, why_size);
+    if (err == 0) {
+        options.secret = sl_table_secret(table);
+        err = sl_lib_compile(ret_text, &options, &sink, &policy, ret_why, why_size);
+    }
+    if (err == 0)
+        err = make_handle(o, alloc, table, policy, ret_handle, ret_why, why_size);
+    if (err != 0) {
+        sl_policy_unref(policy);
+        sl_table_close(&table);
+        return err;
+    }
+    sl_lib_log_policy(o->log, o->log_ctx, policy);
+    return 0;
+}
+
+/* What it decides together with others. */
+static int open_tier(const struct sluice_options *o, struct sl_tier *tier, struct sluice *handle,
+                     struct policy_text *text, char *ret_why, size_t why_size)
+{
+    struct sl_secret secret = sl_table_secret(sl_limiter_table(handle->limiter));
+    int err = sl_tier_start(tier, handle, o, text, &secret, ret_why, why_size);
+
+    if (err == 0)
+        handle->tier = tier;
+    return err;
 }
 
 int sluice_open(const struct sluice_options *options, struct sluice **ret_limiter, char *ret_why, size_t why_size)
 {
     struct sluice_options o;
-    struct sl_table *table = NULL;
-    struct sl_policy *policy = NULL;
+    struct sluice *handle = NULL;
+    struct sl_tier *tier = NULL;
+    struct policy_text text = {.bytes = NULL};
     int err = copy_options(options, &o, ret_why, why_size);
 
     if (err == 0)
@@ -100,28 +151,37 @@ int sluice_open(const struct sluice_options *options, struct sluice **ret_limite
     struct sl_alloc alloc =
         o.realloc ? (struct sl_alloc){.realloc = o.realloc, .ctx = o.realloc_ctx} : sl_alloc_system();
 
-    err = open_table(&o, &alloc, &table, ret_why, why_size);
+    err = sl_tier_new(&o, &alloc, &tier, ret_why, why_size);
     if (err == 0)
-        err = open_policy(&o, table, &alloc, &policy, ret_why, why_size);
-    if (err == 0)
-        err = make_handle(&o, &alloc, table, policy, ret_limiter, ret_why, why_size);
+        err = open_alone(&o, &alloc, tier != NULL, &text, &handle, ret_why, why_size);
+    if (err == 0 && tier)
+        err = open_tier(&o, tier, handle, &text, ret_why, why_size);
+    sl_lib_text_free(&text, &alloc);
     if (err != 0) {
-        sl_policy_unref(policy);
-        sl_table_close(&table);
+        sl_tier_free(tier);
+        if (handle)
+            free_handle(handle, false);
         return err;
     }
-    sl_lib_log(o.log, o.log_ctx, SLUICE_LOG_INFO, "policy in force: %zu limits, sha256 %s", sl_policy_n_limits(policy),
-               sl_policy_hash(policy));
+    *ret_limiter = handle;
     return 0;
 }
 
 void sluice_close(struct sluice **limiter)
 {
+    struct sl_tier *tier;
+    bool inherited;
+
     if (!limiter || !*limiter)
         return;
-    struct sl_alloc alloc = (*limiter)->alloc;
-
-    sl_limiter_free((*limiter)->limiter);
-    sl_free(&alloc, *limiter);
+    tier = (*limiter)->tier;
+    inherited = tier && sl_tier_is_inherited(tier);
+    if (inherited) {
+        sl_tier_abandon(tier);
+    } else if (tier) {
+        sl_tier_stop(tier);
+        sl_tier_free(tier);
+    }
+    free_handle(*limiter, inherited);
     *limiter = NULL;
 }

@@ -1,0 +1,28 @@
+/* The text of the policy in force, kept so that it can be compiled under another secret when the store's is heard. */
+#ifndef SL_LIB_KEPT_H
+#define SL_LIB_KEPT_H
+
+#include "lib/handle.h"
+
+#include <pthread.h>
+
+struct sl_kept_text {
+    char *bytes, *name;
+    size_t len;
+};
+
+struct sl_kept {
+    pthread_mutex_t
+        lock; /* what follows, and which policy is put in force. No callback of the program is called in it */
+    struct sl_kept_text text;
+    struct sl_secret secret; /* under which the policy in force is compiled */
+};
+
+void sl_kept_init(struct sl_kept *kept);
+void sl_kept_fini(struct sl_kept *kept, const struct sl_alloc *alloc);
+
+/* Copies the text, or takes what it owns. Returns 0 or SL_ENOMEM. */
+int sl_kept_copy(struct policy_text *text, const struct sl_alloc *alloc, struct sl_kept_text *ret_text);
+void sl_kept_text_free(struct sl_kept_text *text, const struct sl_alloc *alloc);
+
+#endif

@@ -1,0 +1,66 @@
+/* Buckets of all instances have the same names when their policies are compiled under the same secret: the fleet's, which
+ * is in the store and is heard some time after the limiter is open. */
+#include "lib/tier.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct sl_secret sl_tier_secret(struct sl_tier *tier)
+{
+    struct sl_secret secret;
+
+    return sl_fleet_secret(tier->fleet, &secret) ? secret : tier->kept.secret;
+}
+
+/* Called with the lock held. *ret_same: the policy is what it was, but for the secret. */
+static int compile_kept(struct sl_tier *tier, const struct sl_secret *secret, bool *ret_same, char *why,
+                        size_t why_size)
+{
+    struct sl_limiter *limiter = tier->handle->limiter;
+    const struct sl_kept_text *kept = &tier->kept.text;
+    const struct policy_text text = {.bytes = kept->bytes, .len = kept->len, .name = kept->name};
+    const struct sl_policy_options options = {.secret = *secret, .alloc = tier->alloc, .has_store = true};
+    struct sl_policy *policy, *old;
+    int err = sl_lib_compile(&text, &options, NULL, &policy, why, why_size);
+
+    if (err != 0)
+        return err;
+    old = sl_limiter_policy(limiter);
+    *ret_same = strcmp(sl_policy_hash(old), sl_policy_hash(policy)) == 0;
+    sl_policy_unref(old);
+    err = sl_limiter_set_policy(limiter, policy);
+    if (err != 0) {
+        sl_policy_unref(policy);
+        snprintf(why, why_size, "%s", sl_err_text(err));
+    }
+    return err;
+}
+
+bool sl_tier_adopt(struct sl_tier *tier)
+{
+    struct sluice *handle = tier->handle;
+    char why[SLUICE_WHY_MAX];
+    struct sl_secret secret;
+    bool same = true;
+    int err = 0;
+
+    pthread_mutex_lock(&tier->kept.lock);
+    secret = sl_tier_secret(tier);
+    if (memcmp(&secret, &tier->kept.secret, sizeof secret) != 0)
+        err = compile_kept(tier, &secret, &same, why, sizeof why);
+    if (err == 0) {
+        tier->kept.secret = secret;
+        sl_fleet_set_secret(tier->fleet, &secret);
+    }
+    pthread_mutex_unlock(&tier->kept.lock);
+    if (err != 0 && !tier->unadopted) /* once, not at each try */
+        sl_lib_log(handle->log, handle->log_ctx, SLUICE_LOG_ERROR,
+                   "shared limits are degraded: the policy cannot be compiled under the fleet's secret: %s", why);
+    if (err == 0 && !same)
+        sl_lib_log(handle->log, handle->log_ctx, SLUICE_LOG_WARNING,
+                   "the policy's keys_file has changed since it was read, and is in force as it is now");
+    tier->unadopted = err != 0;
+    return err == 0;
+}
