@@ -6,7 +6,7 @@ POLICY ?= deploy/policy.example.yaml
 export CTEST_PARALLEL_LEVEL ?= $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test bench fuzz lint package clean
+.PHONY: help setup build run race test bench fuzz lint package clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,10 @@ build: ## Build what ships into build/bin and build/lib
 run: build ## Build and start sluiced on its embedded store with POLICY (deploy/policy.example.yaml)
 	@exec build/bin/sluiced --policy $(POLICY) $(ARGS)
 
+race: build ## Show a read-then-write limiter and sluice under 40 requests at once
+	@scripts/setup build race
+	@examples/race/run --bin build/bin $(ARGS)
+
 test: ## Build and run every test; the last line is `N passed, N failed`
 	@scripts/setup build test
 	@scripts/build release
@@ -28,7 +32,8 @@ test: ## Build and run every test; the last line is `N passed, N failed`
 
 bench: build ## Run the benchmarks and print what they measured, as ratios
 	@scripts/setup build bench
-	@bench/run
+	@scripts/build release benches
+	@bench/run $(ARGS)
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each
 	@scripts/setup build fuzz
