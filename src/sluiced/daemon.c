@@ -164,6 +164,7 @@ static struct sl_server_options server_options(struct daemon *daemon)
         .idle_timeout_ms = (unsigned)(config->idle_timeout_us / 1000),
         .write_timeout_ms = (unsigned)(config->write_timeout_us / 1000),
     };
+    options.fleet = daemon->tier.fleet;
     options.alarms = &daemon->tier.alarms;
     options.hooks = (struct sl_server_hooks){
         .ctx = daemon, .log = on_server_log, .reload = on_admin_reload, .stopped = on_server_stopped};
