@@ -72,6 +72,7 @@ static int resolve_anew(const struct sl_policy *policy, const struct sluice_requ
         return err;
     sl_policy_resolve(policy, &checked, &resolution);
     sl_consult_make(&resolution, consult);
+    consult->anonymous = sl_is_anonymous(&checked);
     if (chunk->n_pooled + consult->n_items + consult->n_dry > POOL_ITEMS)
         return 0;
     sl_consult_move(consult, chunk->pool + chunk->n_pooled);

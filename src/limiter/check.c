@@ -55,13 +55,22 @@ static void count_groups(struct sl_snapshot *snapshot, unsigned slot, const stru
     }
 }
 
+static void count_decision(struct sl_limiter *limiter, unsigned slot, const struct sl_consult *consult, bool allowed)
+{
+    struct sl_pulse *pulse = &limiter->pulses[slot];
+
+    sl_tally(&pulse->decided[allowed], 1);
+    if (consult->anonymous)
+        sl_tally(&pulse->anonymous[allowed], 1);
+}
+
 void sl_consult_count(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
                       const struct sl_consult *consult, const struct sl_outcome *outcome, const struct sl_limit *by,
                       enum sluice_source source)
 {
     struct sl_counters *counters = &snapshot->counters;
 
-    sl_tally(&limiter->pulses[slot].decided[outcome->allowed], 1);
+    count_decision(limiter, slot, consult, outcome->allowed);
     sl_counters_add(counters, slot, by, SL_COUNT_DECIDED_REJECTED, outcome->allowed);
     if (source != SLUICE_LOCAL)
         sl_counters_add(counters, slot, by,
@@ -89,13 +98,14 @@ void sl_consult_prefetch(const struct sl_table *table, const struct sl_consult *
 
 /* The usual request: one bucket, nothing else. */
 static void run_plain(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,
-                      const struct sl_item *item, uint64_t now_us, struct sluice_verdict *ret_verdict)
+                      const struct sl_consult *consult, uint64_t now_us, struct sluice_verdict *ret_verdict)
 {
+    const struct sl_item *item = consult->items;
     struct sl_decision decision;
 
     sl_table_charge(limiter->table, item->fp, item->shape, now_us, item->cost, &decision);
     sl_bucket_verdict(item, &decision, snapshot->names, ret_verdict);
-    sl_tally(&limiter->pulses[slot].decided[decision.allowed], 1);
+    count_decision(limiter, slot, consult, decision.allowed);
     sl_counters_add(&snapshot->counters, slot, item->limit, SL_COUNT_DECIDED_REJECTED, decision.allowed);
     sl_counters_add(&snapshot->counters, slot, item->limit, SL_COUNT_CHECK_REJECTED, decision.allowed);
 }
@@ -108,7 +118,7 @@ void sl_consult_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, un
     const struct sl_limit *by;
 
     if (sl_consult_is_plain(consult) && !report) {
-        run_plain(limiter, snapshot, slot, consult->items, now_us, ret_verdict);
+        run_plain(limiter, snapshot, slot, consult, now_us, ret_verdict);
         return;
     }
     sl_consult_decide(limiter->table, consult, now_us, &outcome);
@@ -162,6 +172,7 @@ static __attribute__((noinline)) int run_unknown(struct call *c, const struct sl
         return err;
     sl_policy_resolve(policy, &checked, &resolution);
     sl_consult_make(&resolution, &consult);
+    consult.anonymous = sl_is_anonymous(&checked);
     run(c, &consult);
     sl_memo_offer(query, request, &consult);
     return 0;

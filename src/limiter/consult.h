@@ -12,6 +12,7 @@ struct sl_consult {
     const struct sl_limit *blocked, *unlimited, *dry_blocked; /* as in struct sl_resolution */
     unsigned n_bare;
     bool denied, unmatched;
+    bool anonymous; /* the key's type is `address`; set by who has the request */
     bool shared;    /* a limit in items or dry has its buckets in the store */
     uint16_t store; /* as in struct sl_resolution, like the hashes */
     struct sl_hash128 key_hash, address_hash;

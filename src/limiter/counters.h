@@ -83,6 +83,7 @@ const char *sl_counters_name(const struct sl_counters *counters, unsigned row);
 struct sl_pulse {
     _Alignas(64) uint64_t ticks; /* decisions, to sample one in SL_SAMPLE */
     uint64_t decided[2];         /* rejected, allowed */
+    uint64_t anonymous[2];       /* of them, those about a key of type `address` */
     uint64_t unmatched;
     uint64_t duration_count, duration_sum_ns;
     uint64_t duration[SL_DURATION_BUCKETS];

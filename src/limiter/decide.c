@@ -20,6 +20,7 @@ void sl_consult_make(const struct sl_resolution *resolution, struct sl_consult *
     ret_consult->dry_blocked = r->dry_blocked;
     ret_consult->denied = r->denied;
     ret_consult->unmatched = r->unmatched;
+    ret_consult->anonymous = false;
     ret_consult->shared = false;
     for (unsigned i = 0; i < r->n_items; i++)
         ret_consult->shared |= r->items[i].limit->shared != NULL;

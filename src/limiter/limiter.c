@@ -180,6 +180,8 @@ void sl_limiter_stats(struct sl_limiter *limiter, struct sl_limiter_stats *ret_s
 
         ret_stats->rejected += __atomic_load_n(&pulse->decided[0], __ATOMIC_RELAXED);
         ret_stats->allowed += __atomic_load_n(&pulse->decided[1], __ATOMIC_RELAXED);
+        ret_stats->anonymous_rejected += __atomic_load_n(&pulse->anonymous[0], __ATOMIC_RELAXED);
+        ret_stats->anonymous_allowed += __atomic_load_n(&pulse->anonymous[1], __ATOMIC_RELAXED);
         ret_stats->unmatched += __atomic_load_n(&pulse->unmatched, __ATOMIC_RELAXED);
         ret_stats->duration_count += __atomic_load_n(&pulse->duration_count, __ATOMIC_RELAXED);
         ret_stats->duration_sum_ns += __atomic_load_n(&pulse->duration_sum_ns, __ATOMIC_RELAXED);

@@ -94,7 +94,8 @@ struct sl_limiter_count {
 };
 #define SL_DURATION_BUCKETS 24
 struct sl_limiter_stats {
-    uint64_t allowed, rejected, unmatched; /* decisions */
+    uint64_t allowed, rejected, unmatched;          /* decisions */
+    uint64_t anonymous_allowed, anonymous_rejected; /* of them, those about a key of type `address` */
     uint64_t reloads;
     /* decision durations: count of those <= 2^i * 64 ns, one in 64 decisions sampled */
     uint64_t duration[SL_DURATION_BUCKETS], duration_count, duration_sum_ns;

@@ -8,6 +8,7 @@
 #include "limiter/rcu.h"
 
 #include <pthread.h>
+#include <string.h>
 
 /* A policy in force, with the counters of its limits. */
 struct sl_snapshot {
@@ -31,6 +32,12 @@ struct sl_limiter {
 int sl_check_request(const struct sl_policy *policy, const struct sluice_request *request,
                      struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
                      const char **ret_why);
+
+/* Nobody has said who is asking: the key is where the request comes from. */
+static inline bool sl_is_anonymous(const struct sluice_request *request)
+{
+    return request->key_type && request->key_type_len == 7 && memcmp(request->key_type, "address", 7) == 0;
+}
 
 /* Starts loading what the consult's buckets lie in. */
 void sl_consult_prefetch(const struct sl_table *table, const struct sl_consult *consult);

@@ -78,6 +78,40 @@ static void test_verdict_is_the_stores(void **state)
     fleet_close(&kit);
 }
 
+static void expect_anonymous(uint64_t allowed, uint64_t rejected)
+{
+    struct sl_limiter_stats stats;
+
+    sl_limiter_stats(kit.instances[0].limiter, &stats);
+    assert_int_equal(stats.anonymous_allowed, allowed);
+    assert_int_equal(stats.anonymous_rejected, rejected);
+}
+
+/* Decisions of the store, of what is known of it here, and those that came back after a reload. */
+static void test_anonymous_decisions_are_counted(void **state)
+{
+    struct sluice_request request;
+    struct decided decided;
+
+    (void)state;
+    open_fleet("limits: [{name: a, coordination: shared, rate: 2/h}]\n", 1);
+    request = fleet_request("192.0.2.1", NULL, 1);
+    request.key_type = "address", request.key_type_len = 7;
+    for (unsigned i = 0; i < 4; i++) {
+        fleet_begin(&kit.instances[0], &request, &decided);
+        fleet_finish(&kit, &decided);
+        assert_int_equal(decided.verdict.allowed, i < 2);
+    }
+    fleet_check(&kit.instances[0], "k", NULL, 1);
+    expect_anonymous(2, 2);
+    request.key = "192.0.2.2";
+    fleet_begin(&kit.instances[0], &request, &decided);
+    fleet_reload(&kit, "limits: [{name: a, coordination: shared, rate: 3/h}]\n");
+    fleet_finish(&kit, &decided);
+    expect_anonymous(3, 2);
+    fleet_close(&kit);
+}
+
 static void test_requests_of_a_turn_go_as_one(void **state)
 {
     struct sluice_request request = fleet_request("k", NULL, 1);
@@ -472,6 +506,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_instances_admit_one_limit_together),
         cmocka_unit_test(test_verdict_is_the_stores),
+        cmocka_unit_test(test_anonymous_decisions_are_counted),
         cmocka_unit_test(test_requests_of_a_turn_go_as_one),
         cmocka_unit_test(test_rejections_are_answered_here),
         cmocka_unit_test(test_filter_ends_a_flood_before_the_store),

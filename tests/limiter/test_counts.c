@@ -123,6 +123,58 @@ static void beyond_a_thousand_limits_share_a_row(void **state)
     kit_close(&k);
 }
 
+static struct sluice_request anonymous(const char *address)
+{
+    struct sluice_request r = kit_request(address, NULL, 1);
+
+    r.key_type = "address", r.key_type_len = 7;
+    return r;
+}
+
+static void expect_anonymous(struct kit *k, uint64_t allowed, uint64_t rejected)
+{
+    struct sl_limiter_stats stats;
+
+    sl_limiter_stats(k->limiter, &stats);
+    assert_int_equal(stats.anonymous_allowed, allowed);
+    assert_int_equal(stats.anonymous_rejected, rejected);
+}
+
+/* Whichever way a decision takes: anew, out of the memo, with a report, over several buckets, in a batch. */
+static void anonymous_decisions_are_counted_on_every_way(void **state)
+{
+    struct kit k;
+    struct sluice_request a = anonymous("192.0.2.1"), mixed[4];
+    struct sluice_verdict verdicts[4];
+    struct sl_report report;
+    size_t bad;
+
+    (void)state;
+    kit_open(&k, "limits:\n"
+                 "  - {name: by-address, key_type: address, rate: 6/h}\n"
+                 "  - {name: all, layer: backend, endpoint: search, per: [], rate: 1/h}\n"
+                 "endpoints: {search: {match: [s]}}\n");
+    for (int i = 0; i < 4; i++) /* from the third on out of the memo */
+        kit_decide(&k, &a);
+    kit_check(&k, "192.0.2.1", NULL, 1); /* the same text, as an API key */
+    expect_anonymous(&k, 4, 0);
+    a.scope = "s", a.scope_len = 1;
+    kit_decide(&k, &a);
+    kit_decide(&k, &a); /* the backend's one token is gone */
+    expect_anonymous(&k, 5, 1);
+    a.scope = NULL, a.scope_len = 0;
+    assert_int_equal(sl_limiter_check(k.limiter, &a, &verdicts[0], &report, NULL, NULL), 0);
+    expect_anonymous(&k, 6, 1);
+    for (int i = 0; i < 4; i++)
+        mixed[i] = i == 2 ? kit_request("k", NULL, 1) : anonymous(i == 3 ? "192.0.2.9" : "192.0.2.1");
+    assert_int_equal(sl_limiter_check_batch(k.limiter, mixed, 4, verdicts, NULL, &bad, NULL, NULL), 0);
+    expect_anonymous(&k, 7, 3);
+    a.key = "nowhere", a.key_len = 7; /* no decision */
+    assert_int_not_equal(sl_limiter_check(k.limiter, &a, &verdicts[0], NULL, NULL, NULL), 0);
+    expect_anonymous(&k, 7, 3);
+    kit_close(&k);
+}
+
 static void one_decision_in_64_is_timed(void **state)
 {
     static struct sluice_request requests[64];
@@ -158,6 +210,7 @@ int main(void)
         cmocka_unit_test(unmatched_requests_have_a_row),
         cmocka_unit_test(counts_survive_a_reload_while_the_name_stays),
         cmocka_unit_test(beyond_a_thousand_limits_share_a_row),
+        cmocka_unit_test(anonymous_decisions_are_counted_on_every_way),
         cmocka_unit_test(one_decision_in_64_is_timed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
