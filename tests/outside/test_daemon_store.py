@@ -4,10 +4,11 @@ import os
 import re
 import socket
 import stat
+import signal
 import subprocess
 
 import pytest
-from conftest import SLUICED, SLUICE, call, clean_environment, eventually
+from conftest import SLUICED, SLUICE, TOP, call, clean_environment, eventually
 
 SHARED = """\
 version: 1
@@ -181,6 +182,35 @@ def test_a_store_that_goes_away_is_an_alarm_until_it_is_back(start, redis):
     # One line at each change, whatever the number of workers.
     assert len(re.findall(r"store redis\S+: no connection", daemon.log)) == 1
     assert len(re.findall(r"store redis\S+: connected", daemon.log)) == 2
+
+
+def test_a_store_that_stands_still_opens_the_breaker_and_is_taken_up_again(start, redis):
+    store = redis().start()
+    daemon = start(SHARED, "--store", store.url)
+    eventually_shared(daemon)
+    name = 'sluice_alarm{kind="breaker_open"}'
+    store.process.send_signal(signal.SIGSTOP)
+    try:
+        eventually(lambda: shared(daemon) == "degraded" and daemon.metric(name) == 1, "the breaker's alarm")
+        daemon.wait_log(r"level=error msg=\"store redis\S+: fails or is too slow: the breaker is open")
+    finally:
+        store.process.send_signal(signal.SIGCONT)
+    eventually_shared(daemon)
+    daemon.wait_log(r"level=info msg=\"store redis\S+: answers again: the breaker is closed")
+    daemon.wait_log("alarm breaker_open is over")
+    assert daemon.metric(name) == 0 and daemon.metric('sluice_alarms_raised_total{kind="breaker_open"}') == 1
+
+
+def test_a_user_with_few_rights_is_enough(start, redis, tmp_path):
+    """The rights that docs/runbook.md names."""
+    with open(os.path.join(TOP, "docs/runbook.md"), encoding="utf-8") as f:
+        rights = re.search(r"`(~NAMESPACE:\* [^`]+)`", f.read()).group(1).replace("NAMESPACE", "sluice").split()
+    store = redis().start()
+    assert store.do("ACL", "SETUSER", "limiter", "on", ">pw", *rights) == "OK"
+    daemon = start(SHARED, "--store", f"redis+unix://limiter:pw@{store.socket}")
+    eventually_shared(daemon)
+    assert "level=error" not in daemon.log and "level=warning" not in daemon.log
+    assert store.do("ACL", "LOG") == "*0"
 
 
 def test_a_store_that_lost_everything_gets_the_secret_back(start, redis):
