@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#define METHOD_MAX 64u
 #define LINE_ENDS "Lines of a request end with CR LF."
 
 enum { PIECE_NONE, PIECE_NAME, PIECE_VALUE };
@@ -222,13 +223,14 @@ void sl_http1_init(struct sl_http1 *h, const struct sl_http1_limits *limits)
     h->parser.data = h;
     h->limits = limits;
     h->n_kept = 0;
+    h->method_off = h->method_len = 0;
     h->target_off = h->target_len = 0;
     h->piece_end = 0;
     h->body_off = h->body_len = 0;
     h->n_fields = 0;
     h->piece = PIECE_NONE;
     h->chunked = (struct sl_chunked){0};
-    h->head_done = h->is_chunked = h->complete = h->expects_continue = h->keep_alive = false;
+    h->odd_method = h->head_done = h->is_chunked = h->complete = h->expects_continue = h->keep_alive = false;
     h->status = 0;
     h->detail = NULL;
 }
@@ -272,15 +274,54 @@ static enum sl_http1_result read_chunks(struct sl_http1 *h, char *block, size_t 
     }
 }
 
+static enum sl_http1_result parse_rest(struct sl_http1 *h, char *block, size_t len);
+
+/* The parser knows a list of methods only; any other token is a method too. It is read here, and the parser is told
+ * another one, of which it expects the same. */
+static enum sl_http1_result parse_odd(struct sl_http1 *h, char *block, size_t len)
+{
+    size_t at = 0, end;
+
+    while (at < len && (block[at] == '\r' || block[at] == '\n')) /* as the parser does */
+        at++;
+    for (end = at; end < len && sl_http_is_token_char((unsigned char)block[end]);)
+        end++;
+    if (end - at > METHOD_MAX || (end < len && (end == at || block[end] != ' ')))
+        return bad(h, 501, "Not a method known here.");
+    if (end == len) {
+        h->n_kept = (uint32_t)len;
+        return SL_HTTP1_MORE;
+    }
+    h->method_off = (uint32_t)at;
+    h->method_len = (uint32_t)(end - at);
+    http_parser_execute(&h->parser, &settings, "GET ", 4);
+    h->n_kept = (uint32_t)end + 1;
+    return h->n_kept < len ? parse_rest(h, block, len) : SL_HTTP1_MORE; /* no bytes mean the end to the parser */
+}
+
 enum sl_http1_result sl_http1_parse(struct sl_http1 *h, char *block, size_t len)
 {
-    size_t n;
+    enum sl_http1_result result;
 
     assert(len >= h->n_kept && len < UINT32_MAX);
     if (h->is_chunked)
         return read_chunks(h, block, h->n_kept, len);
     h->base = block;
-    n = h->n_kept + http_parser_execute(&h->parser, &settings, block + h->n_kept, len - h->n_kept);
+    if (h->odd_method && !h->method_len)
+        return parse_odd(h, block, len);
+    result = parse_rest(h, block, len);
+    if (result != SL_HTTP1_BAD || h->odd_method || HTTP_PARSER_ERRNO(&h->parser) != HPE_INVALID_METHOD)
+        return result;
+    sl_http1_init(h, h->limits);
+    h->odd_method = true;
+    h->base = block;
+    return parse_odd(h, block, len);
+}
+
+static enum sl_http1_result parse_rest(struct sl_http1 *h, char *block, size_t len)
+{
+    size_t n = h->n_kept + http_parser_execute(&h->parser, &settings, block + h->n_kept, len - h->n_kept);
+
     if (h->head_done)
         h->keep_alive = http_should_keep_alive(&h->parser) != 0;
     if (h->complete) {
@@ -300,8 +341,8 @@ enum sl_http1_result sl_http1_parse(struct sl_http1 *h, char *block, size_t len)
 
 void sl_http1_request(const struct sl_http1 *h, char *block, struct sl_http_request *ret_request)
 {
-    const char *method = http_method_str((enum http_method)h->parser.method);
-    size_t len = strlen(method);
+    const char *method = h->method_len ? block + h->method_off : http_method_str((enum http_method)h->parser.method);
+    size_t len = h->method_len ? h->method_len : strlen(method);
 
     ret_request->method = sl_http_method_of(method, len);
     ret_request->method_text = (struct sl_slice){method, len};

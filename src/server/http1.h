@@ -25,14 +25,16 @@ enum sl_http1_result {
 struct sl_http1 {
     http_parser parser;
     const struct sl_http1_limits *limits;
-    char *base;      /* only while parsing */
-    uint32_t n_kept; /* bytes at the block's front that belong to this request */
+    char *base;                      /* only while parsing */
+    uint32_t n_kept;                 /* bytes at the block's front that belong to this request */
+    uint32_t method_off, method_len; /* of a method the parser does not know; method_len 0: it knows it */
     uint32_t target_off, target_len;
     uint32_t piece_end; /* end of the last field piece seen */
     uint32_t body_off, body_len;
     uint16_t n_fields;
     uint8_t piece; /* what the last piece was */
     struct sl_chunked chunked;
+    bool odd_method; /* the parser does not know the method: it is read here */
     bool head_done;
     bool is_chunked;
     bool complete;

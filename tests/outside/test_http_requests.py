@@ -255,3 +255,14 @@ def test_a_request_as_close_to_random_as_it_gets(daemon):
                 reply = s.recv(65536)
                 assert reply[:10] in (b"", b"HTTP/1.1 4", b"HTTP/1.1 5")
     assert is_alive(daemon)
+
+
+def test_auth_decides_methods_it_has_never_heard_of(start):
+    daemon = start("""version: 1
+endpoints: {frob: {match: ["FROB /x*"]}}
+limits: [{name: frob, endpoint: frob, rate: 1/h}]
+""")
+    with contextlib.closing(open_socket(daemon.http)) as s:
+        reader = Reader(s)
+        s.sendall(b"FROB /auth/x HTTP/1.1\r\nHost: x\r\n\r\n" * 2 + b"FROB /check HTTP/1.1\r\nHost: x\r\n\r\nfrob /auth/x HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert [reader.answer()[0] for _ in range(4)] == [200, 429, 405, 200]

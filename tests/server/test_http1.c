@@ -181,14 +181,39 @@ static void b165_chunks_are_framed_strictly(void **state)
                         "POST / keep Host=x Transfer-Encoding=chunked body=0123456789z\nend\n");
 }
 
-static void versions_and_methods(void **state)
+static void versions(void **state)
 {
     (void)state;
     expect_bad("GET / HTTP/9.9\r\n\r\n", "bad 505\n");
     expect_bad("GET / HTTP/1.2\r\n" HOST "\r\n", "bad 505\n");
     expect_bad("GET /\r\n\r\n", "bad 505\n");
     expect_bad("GET / FTP/1.1\r\n" HOST "\r\n", "bad 400\n");
-    expect_bad("FOO / HTTP/1.1\r\n" HOST "\r\n", "bad 501\n");
+}
+
+/* Any token is a method; whether it is one for the path is not the parser's to say. */
+static void unknown_methods_are_methods(void **state)
+{
+    char bytes[256], want[256];
+
+    (void)state;
+    assert_string_equal(outcome("FOO / HTTP/1.1\r\n" HOST "\r\n"), "FOO / keep Host=x\nend\n");
+    assert_string_equal(outcome("\r\nGETS /a HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\nhiget /b HTTP/1.0\r\n\r\n"),
+                        "GETS /a keep Host=x Content-Length=2 body=hi\nget /b close\nend\n");
+    assert_string_equal(outcome("X /a HTTP/1.1\r\n" HOST "\r\nGET /b HTTP/1.1\r\n" HOST "\r\n"),
+                        "X /a keep Host=x\nGET /b keep Host=x\nend\n");
+    assert_string_equal(outcome("POSX /a HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1\r\nz\r\n0\r\n\r\n"),
+                        "POSX /a keep Host=x Transfer-Encoding=chunked body=z\nend\n");
+    snprintf(bytes, sizeof bytes, "%064d / HTTP/1.1\r\n" HOST "\r\n", 7);
+    snprintf(want, sizeof want, "%064d / keep Host=x\nend\n", 7);
+    assert_string_equal(outcome(bytes), want);
+    snprintf(bytes, sizeof bytes, "%065d / HTTP/1.1\r\n" HOST "\r\n", 7);
+    expect_bad(bytes, "bad 501\n");
+    expect_bad("FO(O / HTTP/1.1\r\n" HOST "\r\n", "bad 501\n");
+    expect_bad("FOO\t/ HTTP/1.1\r\n" HOST "\r\n", "bad 501\n");
+    expect_bad("FOO\r\n" HOST "\r\n", "bad 501\n");
+    expect_bad("FOO  / HTTP/1.1\r\n" HOST "\r\n", "bad 400\n");
+    expect_bad("FOO bar HTTP/1.1\r\n" HOST "\r\n", "bad 400\n");
+    expect_bad("FOO / HTTP/1.1\n" HOST "\r\n", "bad 400\n");
 }
 
 /* 65 bytes of body are one too many, whatever they are wrapped in. */
@@ -302,7 +327,8 @@ int main(void)
         cmocka_unit_test(b165_length_and_coding_together),
         cmocka_unit_test(b165_chunks_are_framed_strictly),
         cmocka_unit_test(b167_lines_that_two_readers_read_differently),
-        cmocka_unit_test(versions_and_methods),
+        cmocka_unit_test(versions),
+        cmocka_unit_test(unknown_methods_are_methods),
         cmocka_unit_test(sizes_are_bounded),
         cmocka_unit_test(b161_expectations),
         cmocka_unit_test(b166_pipelined_requests_keep_their_order),
