@@ -124,7 +124,7 @@ class Redis:
 
     def command_line(self):
         argv = ["redis-server", "--bind", "127.0.0.1", "--unixsocket", self.socket_path, "--dir", self.folder, "--save", "", "--appendonly", "no",
-                "--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"]
+                "--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes", "--enable-module-command", "yes"]
         if self.tls:
             ca, (cert, key) = self.tls
             argv += ["--port", "0", "--tls-port", str(self.port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca,
@@ -164,7 +164,14 @@ class Redis:
         return f"redis+unix://{self.socket_path}"
 
     def do(self, *words):
-        return self.connection.call(*words)
+        """Once more on a new connection, when a promotion has closed ours."""
+        try:
+            return self.connection.call(*words)
+        except StoreError:
+            raise
+        except (OSError, ConnectionError):
+            self.connection = self.connect()
+            return self.connection.call(*words)
 
     def connect(self):
         return Resp(self.socket_path)

@@ -31,16 +31,16 @@ limits:
   - {{name: hundred, rate: 100/h, coordination: shared}}
 """
 #        scope: (rate, burst or None for a window, what a formula adds beyond, the formula, least share of the limit that is admitted)
-SYNCED = RATE * INTERVAL_S
+SYNCED = RATE * INTERVAL_S + N - 1
 LIMITS = {
     "shared": (RATE, BURST, 0, "burst + rate x t", 0.95),
     "leased": (RATE, BURST, N * BLOCK, f"burst + rate x t + {N} x {BLOCK}", 0.95),
     "split": (RATE, BURST, 0, "burst + rate x t", 0.90),
-    "synced": (RATE, BURST, SYNCED, f"burst + rate x t + rate x {INTERVAL_S} s", 0.90),
+    "synced": (RATE, BURST, SYNCED, f"burst + rate x t + rate x {INTERVAL_S} s + {N - 1}", 0.90),
     "auto": (AUTO_RATE, AUTO_BURST, AUTO_BURST // 50, "burst + rate x t + 2 % of burst", 0.95),
     "shared_window": (RATE, None, 0, "COUNT a window", 0.95),
     "leased_window": (RATE, None, N * BLOCK, f"COUNT a window + {N} x {BLOCK}", 0.90),
-    "synced_window": (RATE, None, SYNCED, f"COUNT a window + COUNT x {INTERVAL_S} s / PERIOD", 0.85),
+    "synced_window": (RATE, None, SYNCED, f"COUNT a window + COUNT x {INTERVAL_S} s / PERIOD + {N - 1}", 0.85),
 }
 SLACK = 1  # an admission at the very end of a span
 
@@ -62,7 +62,7 @@ def judge(requests, say, joined=0, floor_from=1.5, floors=True, lower=0.0):
     for i, (scope, (rate, burst, extra, formula, floor)) in enumerate(LIMITS.items()):
         mine = requests.of(mix=i)
         if scope.startswith("synced"):
-            extra += joined * SYNCED
+            extra += joined * RATE * INTERVAL_S
             formula += f" + {joined} shares" if joined else ""
         if burst is not None:
             beyond, begin, end = mine.most_beyond(rate)
@@ -87,7 +87,9 @@ def judge(requests, say, joined=0, floor_from=1.5, floors=True, lower=0.0):
     local = requests.of(mix=len(LIMITS))
     for target in sorted({r.target for r in local}):
         beyond, _, _ = local.of(target=target).most_beyond(RATE // N)
-        if beyond > BURST // N + SLACK:
+        # One that joins names its buckets anew when it hears the fleet's secret: those of its own table are whole again, once.
+        bursts = 2 if joined and target >= N - joined else 1
+        if beyond > bursts * (BURST // N) + SLACK:
             wrong.append(f"local: {beyond:.1f} beyond rate x t on daemon {target}; burst: {BURST // N}")
     told.append(f"local: {len(local.allowed)} admitted, at most {N} x (burst + rate x t)")
     say("\n    ".join([requests.summary(), *told]))
@@ -197,7 +199,7 @@ def test_join(fleet, say):
 
 def test_leases_are_given_back(fleet, say):
     """B144: a daemon leases, goes quiet, and another gets all of it: after its ttl, and at once when the first one leaves."""
-    text = POLICY + "  - {name: slow, endpoint: slow, rate: 10/366d, burst: 1000, coordination: leased, lease: {block: 100, ttl: 1s}}\n"
+    text = POLICY + "  - {name: slow, endpoint: slow, rate: 10/d, burst: 1000, coordination: leased, lease: {block: 100, ttl: 1s}}\n"
     text = text.replace("endpoints: {", "endpoints: {slow: {match: [slow]}, ")
     redis = fleet.redis(module=True)
     one, other = fleet.fleet(2, text, redis.url, *PATIENT)

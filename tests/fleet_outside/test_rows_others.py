@@ -23,7 +23,8 @@ limits:
 
 
 def test_row_3_a_key_that_is_40_percent_of_the_load(fleet, say):
-    """It turns to leases by itself: the store sees at most 2 % of its decisions, and admits the limit within 2 % of its burst."""
+    """Twice its limit is asked of it, and its burst is gone. It turns to leases by itself: the store sees at most 2 % of its decisions, and no more than the
+    limit and 2 % of the burst is admitted."""
     n, rate, burst = 4, 1000, 10000  # 2,500 tokens of burst for each of four daemons
     main, hot = fleet.redis(module=True), fleet.redis(module=True)
     policy = f"""\
@@ -36,6 +37,7 @@ dedicated:
   - {{keys: [hot], store: "{hot.url}"}}
 """
     members = fleet.fleet(n, policy, main.url, *PATIENT)
+    assert members[0].verdict("hot", cost=burst)["allowed"]
     load = fleet.load(members, 5000, 6, "40 hot 1", "60 rest 1000")
     begun = load.at(3)
     calls = hot.calls()
@@ -47,7 +49,8 @@ dedicated:
     say(f"{requests.summary()}; {calls} store operations for {len(steady)} decisions on the hot key: {calls / len(steady) * 100:.2f} %")
     assert calls <= 0.02 * len(steady)
     beyond, _, _ = mine.most_beyond(rate)
-    assert beyond <= burst * 1.02 + 1, f"{beyond} beyond rate x t, burst {burst}"
+    assert beyond <= burst * 0.02 + 1, f"{beyond} beyond rate x t"
+    assert len(steady.allowed) >= 0.95 * rate * (ended - begun), "starved"
     assert len(requests.of(mix=1).allowed) == len(requests.of(mix=1))
     assert sum(one.sum("sluice_leases_active") for one in members) >= 1
     until(lambda: sum(one.sum("sluice_leases_active") for one in members) == 0, "the leases end when the key cools")
@@ -89,7 +92,7 @@ def test_row_4_sentinel_failover(fleet, say, lost):
     total = spent + len(rest.allowed)
     say(f"{spent} before, {len(rest.allowed)} after: {total} of a budget of 1,000")
     if lost: # the store's state is a burst more, and nothing else
-        assert len(rest.allowed) == 1000 and total <= 2000
+        assert 1000 <= len(rest.allowed) <= 1002 and total <= 2002
     else:
         assert 1000 <= total <= 1001  # a token comes back each 3.6 s
     assert sum(one.sum("sluice_store_failovers_total") for one in members) >= 2
@@ -101,7 +104,7 @@ def test_row_4_sentinel_failover(fleet, say, lost):
 def test_row_4_cluster_node_killed(fleet, say):
     """Keys of the other nodes notice nothing; those of the killed one are decided by their failure mode until its replica has taken over."""
     cluster = fleet.store(Cluster, module=True)
-    members = fleet.fleet(2, SIMPLE.format(mode="open"), cluster.url)
+    members = fleet.fleet(2, SIMPLE.format(mode="open"), cluster.url, "--timeout", "50ms")
     load = fleet.load(members, 2000, 9, "1 k 300", connections=32)
     load.at(1.5)
     victim = cluster.masters()[0]
@@ -290,7 +293,7 @@ limits:
 
 def test_row_7_everyone_in_one_bucket(fleet, say):
     """The proxy is not in trusted_proxies: all clients are the proxy. Seen in the ratio of rejections of anonymous requests."""
-    one = fleet.daemon(PROXY.format(trusted=""), fleet.redis(module=True).url).wait_shared()
+    one = fleet.daemon(PROXY.format(trusted=""), fleet.redis(module=True).url).wait_shared("192.0.2.200", keyType="address")
     statuses = [outside.call(one.http, "GET", "/auth/x", None, {"X-Forwarded-For": f"192.0.2.{i}"})[0] for i in range(100)]
     assert statuses.count(200) == 50 and statuses.count(429) == 50
     assert one.sum("sluice_decisions_total", limit="anonymous", verdict="rejected") == 50
@@ -298,7 +301,7 @@ def test_row_7_everyone_in_one_bucket(fleet, say):
     say(f"sluice_anonymous_rejection_ratio {rejected}")
     if rejected is not None:
         assert 0.4 <= rejected <= 0.6
-    one = fleet.daemon(PROXY.format(trusted="127.0.0.0/8"), fleet.redis(module=True).url).wait_shared()
+    one = fleet.daemon(PROXY.format(trusted="127.0.0.0/8"), fleet.redis(module=True).url).wait_shared("192.0.2.200", keyType="address")
     statuses = [outside.call(one.http, "GET", "/auth/x", None, {"X-Forwarded-For": f"192.0.2.{i}"})[0] for i in range(100)]
     assert statuses == [200] * 100
     assert one.sum("sluice_decisions_total", limit="anonymous", verdict="rejected") in (None, 0)
