@@ -28,6 +28,10 @@ def test_it_prints_both_numbers_and_why():
     text = race()
     assert "admitted  138" in text and "admitted  100" in text
     assert "Why 138" in text and "Why 100" in text and "The barrier" in text
+    for name in ("README.md", "docs/race.md"):  # they show these lines
+        with open(os.path.join(TOP, name), encoding="utf-8") as f:
+            shown = f.read()
+        assert all(line in shown for line in text.splitlines() if "admitted" in line)
 
 
 def test_without_the_barrier_chance_decides_how_many_too_many():
