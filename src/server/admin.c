@@ -1,9 +1,11 @@
 /* The admin routes but /metrics: /v1/policy, /v1/buckets, /v1/reload. */
+#include "server/inquiry.h"
 #include "server/problem.h"
 #include "server/route.h"
 
 #include "base/err.h"
 #include "core/rate.h"
+#include "fleet/fleet.h"
 #include "policy/report.h"
 
 #include <jansson.h>
@@ -151,10 +153,32 @@ static int read_query(struct sl_slice query, struct bucket_query *q, struct sl_h
     return q->request.key ? 0 : refuse(response, "The parameter `key` is missing.", "key");
 }
 
+/* What was found, for the answer. */
 struct bucket_list {
     json_t *array;
-    bool failed;
+    bool reset, failed;
+    size_t n, unknown; /* live ones; those that could not be asked about */
 };
+
+static struct bucket_list *bucket_list_new(bool reset)
+{
+    struct bucket_list *list = calloc(1, sizeof *list);
+
+    if (list) {
+        list->reset = reset;
+        list->array = json_array();
+        list->failed = !list->array;
+    }
+    return list;
+}
+
+static void bucket_list_free(void *own)
+{
+    struct bucket_list *list = own;
+
+    json_decref(list->array);
+    free(list);
+}
 
 static void add_bucket(void *ctx, const struct sl_bucket_info *info)
 {
@@ -164,6 +188,8 @@ static void add_bucket(void *ctx, const struct sl_bucket_info *info)
     char text[SL_RATE_TEXT_MAX];
     json_t *entry;
 
+    if (list->reset)
+        return;
     sl_rate_format(&rate, text);
     entry =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "name", info->limit->name, "layer", info->limit->layer,
@@ -174,26 +200,80 @@ static void add_bucket(void *ctx, const struct sl_bucket_info *info)
         list->failed = true;
 }
 
-static void list_buckets(struct sl_limiter *limiter, const struct sluice_request *request,
-                         struct sl_http_response *response)
+/* {"buckets": [...]} or {"reset": 2}; with `unknown` when some could not be asked about. */
+static void answer_list(const struct bucket_list *list, struct sl_http_response *response)
 {
-    struct bucket_list list = {json_array(), false};
+    json_t *answer = list->failed  ? NULL
+                     : list->reset ? json_pack("{s:I}", "reset", (json_int_t)list->n)
+                                   : json_pack("{s:O}", "buckets", list->array);
 
-    sl_limiter_inspect(limiter, request, add_bucket, &list);
-    if (list.failed) {
-        json_decref(list.array);
-        list.array = NULL;
+    if (answer && list->unknown && json_object_set_new(answer, "unknown", json_integer((json_int_t)list->unknown))) {
+        json_decref(answer);
+        answer = NULL;
     }
-    answer_json(response, json_pack("{s:o}", "buckets", list.array));
+    answer_json(response, answer);
+}
+
+static void look_here(struct sl_limiter *limiter, const struct sluice_request *request, struct bucket_list *list,
+                      struct sl_http_response *response)
+{
+    list->n = list->reset ? sl_limiter_reset(limiter, request) : sl_limiter_inspect(limiter, request, add_bucket, list);
+    answer_list(list, response);
+    bucket_list_free(list);
+}
+
+/* ---- the same with a lane: the store's buckets come later */
+
+static void on_bucket(void *ctx, const struct sl_bucket_info *info)
+{
+    add_bucket(((struct sl_inquiry *)ctx)->own, info);
+}
+
+static void on_all(void *ctx, size_t n, size_t unknown)
+{
+    struct sl_inquiry *inquiry = ctx;
+    struct bucket_list *list = inquiry->own;
+
+    list->n = n;
+    list->unknown = unknown;
+    sl_inquiry_came(inquiry);
+}
+
+static void answer_inquiry(struct sl_inquiry *inquiry, struct sl_http_response *response)
+{
+    answer_list(inquiry->own, response);
+}
+
+static void look_everywhere(struct sl_call *call, const struct sluice_request *request, struct bucket_list *list,
+                            struct sl_http_response *response)
+{
+    struct sl_inquiry *inquiry = sl_inquiry_new(call->service, 0, false);
+    struct sl_lane_visitor visitor = {.bucket = on_bucket, .done = on_all, .ctx = inquiry};
+    const char *field = "", *why = "";
+
+    if (!inquiry) {
+        bucket_list_free(list);
+        sl_inquiry_refuse(response);
+        return;
+    }
+    inquiry->own = list;
+    inquiry->drop = bucket_list_free;
+    inquiry->answer = answer_inquiry;
+    sl_inquiry_expect(inquiry);
+    if (sl_lane_inspect(call->service->lane, request, list->reset, &visitor, &field, &why)) {
+        list->failed = true; /* the request was checked: memory is out */
+        sl_inquiry_came(inquiry);
+    }
+    sl_inquiry_answer(inquiry, call, 0, response);
 }
 
 void sl_handle_buckets(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
 {
     struct sl_service *service = call->service;
-    struct sl_limiter *limiter = service->shared->limiter;
     struct sl_request_buffer buffer;
     struct sluice_request checked;
     struct bucket_query q;
+    struct bucket_list *list;
     const char *field = "", *why = "";
     char detail[256];
 
@@ -202,9 +282,13 @@ void sl_handle_buckets(struct sl_call *call, const struct sl_http_request *reque
     if (sl_request_check(sl_service_policy(service), &q.request, &checked, &buffer, &field, &why)) {
         snprintf(detail, sizeof detail, "`%s`: %s.", field, why);
         refuse(response, detail, field);
-    } else if (request->method == SL_HTTP_DELETE) {
-        answer_json(response, json_pack("{s:I}", "reset", (json_int_t)sl_limiter_reset(limiter, &checked)));
-    } else {
-        list_buckets(limiter, &checked, response);
+        return;
     }
+    list = bucket_list_new(request->method == SL_HTTP_DELETE);
+    if (!list)
+        sl_problem(response, 500, "Out of memory.", NULL);
+    else if (service->lane)
+        look_everywhere(call, &checked, list, response);
+    else
+        look_here(service->shared->limiter, &checked, list, response);
 }

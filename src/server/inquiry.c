@@ -42,6 +42,8 @@ struct sl_inquiry *sl_inquiry_new(struct sl_service *service, size_t max, bool r
     inquiry->service = service;
     inquiry->later = NULL;
     inquiry->answer = NULL;
+    inquiry->own = NULL;
+    inquiry->drop = NULL;
     inquiry->n_open = 1;
     inquiry->n = 0;
     inquiry->max = max;
@@ -54,6 +56,8 @@ static void inquiry_free(struct sl_inquiry *inquiry)
 {
     struct sl_service *service = inquiry->service;
 
+    if (inquiry->drop)
+        inquiry->drop(inquiry->own);
     if (inquiry->max > 1)
         service->n_batched -= inquiry->max;
     if (is_plain(inquiry) && service->n_spare < SPARE_MAX) {
@@ -74,7 +78,12 @@ void sl_inquiry_free_spare(struct sl_service *service)
     service->n_spare = 0;
 }
 
-static void on_decided(void *ctx)
+void sl_inquiry_expect(struct sl_inquiry *inquiry)
+{
+    inquiry->n_open++;
+}
+
+void sl_inquiry_came(void *ctx)
 {
     struct sl_inquiry *inquiry = ctx;
     struct sl_service *service = inquiry->service;
@@ -92,9 +101,9 @@ int sl_inquiry_begin(struct sl_inquiry *inquiry, const struct sluice_request *re
     int result;
 
     assert(inquiry->n < inquiry->max);
-    inquiry->n_open++; /* before: what is pending may end at any time */
+    sl_inquiry_expect(inquiry); /* before: what is pending may end at any time */
     result = sl_lane_check(inquiry->service->lane, request, &inquiry->verdicts[inquiry->n], inquiry->report, ret_field,
-                           ret_why, on_decided, inquiry);
+                           ret_why, sl_inquiry_came, inquiry);
     if (result == SL_PENDING) {
         inquiry->n++;
         return 0;

@@ -29,6 +29,8 @@ struct sl_inquiry {
     unsigned n_open; /* decisions that are to come, and 1 while there may be more */
     size_t n, max;   /* verdicts, begun and room for */
     struct sl_door_style style;
+    void *own;                /* whatever else the answer needs */
+    void (*drop)(void *own);  /* frees it; NULL: nothing to free */
     struct sl_report *report; /* NULL: not asked for */
     struct sluice_verdict verdicts[];
 };
@@ -37,13 +39,18 @@ struct sl_inquiry {
  * SL_FLEET_FLIGHTS_MAX. */
 #define SL_INQUIRY_VERDICTS_MAX 65536u
 
-/* For up to max decisions; `report`: for one, with its report. NULL: out of memory, or too many wait. */
+/* For up to max decisions (0: something else is asked, see sl_inquiry_expect); `report`: for one, with its report. NULL:
+ * out of memory, or too many wait. */
 struct sl_inquiry *sl_inquiry_new(struct sl_service *service, size_t max, bool report);
 
 /* Begins the next decision (service->lane must be there). The request is not needed any more afterwards. Returns 0, or
  * SL_EINVALID as sl_lane_check. */
 int sl_inquiry_begin(struct sl_inquiry *inquiry, const struct sluice_request *request, const char **ret_field,
                      const char **ret_why);
+
+/* One more thing is to come: then sl_inquiry_came(inquiry) says that it has. */
+void sl_inquiry_expect(struct sl_inquiry *inquiry);
+void sl_inquiry_came(void *inquiry);
 
 /* Answers when all that was begun is decided: in `response` if it is now, else later; 503 when memory is out. Takes the
  * inquiry. answer_bytes: as sl_call_later. */

@@ -294,3 +294,37 @@ def test_metrics_tell_of_the_store(begin, store):
     assert text.count("# TYPE ") == text.count("# HELP ") == len(set(re.findall(r"^# TYPE (\S+)", text, re.M)))
     store.kill()
     eventually(lambda: daemon.check("m2")[1]["source"] == "degraded", "decisions are degraded", 60)
+
+
+# ---- buckets
+
+
+def buckets(daemon, method, key):
+    status, _, body = call(daemon.admin, method, f"/v1/buckets?key={key}")
+    assert status == 200
+    return json.loads(body)
+
+
+def test_buckets_in_the_store_are_shown_and_reset(begin, store):
+    daemon, other = begin(), begin()
+    daemon.check("b", cost=40)
+    daemon.check("b", "api:here", cost=7)
+    shown = {b["name"]: b for b in buckets(daemon, "GET", "b")["buckets"]}
+    assert set(shown) == {"all", "here"} and shown["all"]["remaining"] == 60 and shown["here"]["remaining"] == 93
+    assert [b["name"] for b in buckets(other, "GET", "b")["buckets"]] == ["all"]
+    daemon.check("b", cost=61)  # what was rejected is known here
+    assert daemon.check("b", cost=61)[1]["allowed"] is False
+    assert buckets(daemon, "DELETE", "b") == {"reset": 2}
+    assert buckets(daemon, "GET", "b") == {"buckets": []}
+    assert daemon.remaining("b") == other.remaining("b") == 100
+    assert daemon.check("b", cost=61)[1]["allowed"] is True
+
+
+def test_buckets_in_an_outage_are_not_made_up(begin, store):
+    daemon = begin(timeout="50ms")
+    daemon.check("b", "api:here", cost=7)
+    store.kill()
+    eventually(lambda: daemon.metric("sluice_store_reached") == 0, "the store is missed")
+    found = buckets(daemon, "GET", "b")
+    assert [b["name"] for b in found["buckets"]] == ["here"] and found["unknown"] >= 1
+    assert buckets(daemon, "DELETE", "b")["reset"] == 1
