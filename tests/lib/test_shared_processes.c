@@ -281,6 +281,18 @@ static void threads_may_do_anything_at_once(void **state)
 
 /* ---- fork */
 
+/* A child under ThreadSanitizer cannot start threads: there it only closes. */
+#if defined(__SANITIZE_THREAD__)
+#define CHILD_OPENS 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHILD_OPENS 0
+#endif
+#endif
+#ifndef CHILD_OPENS
+#define CHILD_OPENS 1
+#endif
+
 #define TEN "version: 1\nlimits:\n  - {name: ten, rate: 10/300d, coordination: shared}\n"
 
 static unsigned connections_received(void)
@@ -301,6 +313,8 @@ static int be_a_child(struct sluice **inherited)
     int result;
 
     sluice_close(inherited);
+    if (!CHILD_OPENS)
+        return *inherited != NULL;
     if (*inherited || sluice_open(&options, &mine, NULL, 0) != 0)
         return 1;
     result = fire(mine, 1).admitted == 1 ? 0 : 2;
@@ -333,8 +347,10 @@ static void a_forked_child_leaves_the_parents_limiter_alone(void **state)
     for (unsigned i = 0; i < children; i++)
         assert_int_equal(pending[i].verdict.source, SLUICE_SHARED);
     /* One connection for each child's own limiter; the parent's was not lost, nor did anybody say goodbye in its name. */
-    assert_int_equal(connections_received() - before, children);
+    assert_int_equal(connections_received() - before, CHILD_OPENS * children);
+    assert_int_equal(check_key(limiter, "one", 0).remaining, 9 - CHILD_OPENS * children);
     assert_int_equal(fire(limiter, 6).admitted, 6);
+    check_key(limiter, "one", 3 - CHILD_OPENS * children);
     assert_int_equal(fire(limiter, 1).rejected, 1);
     assert_int_equal(stats_of(limiter).degraded, 0);
     assert_int_equal(stats_of(limiter).store_reached, 1);
