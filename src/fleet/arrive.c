@@ -121,11 +121,18 @@ static bool arrive_debit(struct sl_lane *lane, const struct sl_crate *crate, str
     return true;
 }
 
-static bool arrive_refund(struct sl_answer *answer)
+/* What comes back makes room: rejections pronounced meanwhile are not true any more. */
+static bool arrive_refund(struct sl_lane *lane, const struct sl_load *load, struct sl_answer *answer)
 {
     unsigned given;
 
-    return sl_answer_refund(answer, &given) == 0;
+    if (sl_answer_refund(answer, &given) != 0)
+        return false;
+    for (unsigned i = 0; given > 0 && load->kind == SL_LOAD_REFUND && i < load->n; i++)
+        sl_deny_forget(lane->fleet->deny, load->refunds[i].fp);
+    if (given > 0 && load->kind == SL_LOAD_GIVE_BACK)
+        sl_deny_forget(lane->fleet->deny, load->errand.fp);
+    return true;
 }
 
 static bool arrive(struct sl_lane *lane, const struct sl_crate *crate, struct sl_load *load, struct sl_answer *answer)
@@ -136,7 +143,7 @@ static bool arrive(struct sl_lane *lane, const struct sl_crate *crate, struct sl
     case SL_LOAD_DEBIT:
         return arrive_debit(lane, crate, load, answer);
     default:
-        return arrive_refund(answer);
+        return arrive_refund(lane, load, answer);
     }
 }
 

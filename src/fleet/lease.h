@@ -27,6 +27,7 @@ struct sl_lease_terms {
     uint32_t block;       /* the most tokens to own at once, at least 1 */
     uint64_t ttl_us;      /* age at which unspent tokens go back */
     uint64_t interval_us; /* 0: renewed when low. Else `synced`: topped up to the share once an interval, by sweep */
+    uint32_t first;       /* `synced`: what a newcomer begins with, before its share is known; 0: the block */
     uint64_t ahead_us;    /* how far ahead tokens may be booked; 0 for windows. Below SL_STALE_MAX_US */
     bool automatic;       /* ends by itself when the bucket cools (SL_LEASE_COOL decisions a second) */
 };

@@ -81,6 +81,8 @@ uint32_t sl_lease_renew(struct sl_leases *leases, struct sl_lease *l, uint64_t n
     tokens = tokens < l->want ? tokens : l->want;
     if (!l->terms.interval_us)
         tokens = near_limit(l, now_us, tokens, cost);
+    else if (l->terms.first && l->terms.first < tokens)
+        tokens = l->terms.first;
     sl_lease_fly(l, now_us, tokens);
     return tokens;
 }

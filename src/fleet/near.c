@@ -65,7 +65,7 @@ static void tell_filter(struct sl_part *part, const struct sl_shape *filter, con
     part->state = SL_PART_KNOWN;
 }
 
-#define BELIEVED_US UINT64_C(5000000)
+#define BELIEVED_US UINT64_C(1000000)
 
 /* Is the request known to be rejected? Leased tokens that others give back make room within their ttl; and after a while the
  * store is asked again in any case, for a bucket that was reset or refunded elsewhere. */

@@ -93,6 +93,7 @@ bool sl_lease_terms_of(const struct sl_limit *limit, const struct sl_shape *shap
     case SL_COORD_SYNCED:
         terms.interval_us = shared->sync_interval_us;
         terms.block = interval_block(shape, shared->sync_interval_us);
+        terms.first = divided(terms.block, instances);
         break;
     case SL_COORD_AUTO:
         if (terms.block < 2)

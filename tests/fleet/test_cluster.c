@@ -114,7 +114,7 @@ static void test_no_limit_is_exceeded_from_several_instances(void **state)
     for (unsigned k = 0; k < 5; k++)
         assert_in_range(of[k], 0, 9);
     /* When everything in vain is given back, what is left is there to the token. */
-    for (unsigned round = 0; round < 200 && allowed < 40; round++) {
+    for (unsigned round = 0; round < 600 && allowed < 40; round++) {
         char key[16];
 
         snprintf(key, sizeof key, "more%u", round);

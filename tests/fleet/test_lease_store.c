@@ -169,6 +169,7 @@ static void b144_a_return_that_comes_too_late_is_ignored(void **state)
         sl_leases_sweep(r.leases, r.now_us - OURS_BEHIND_US, false,
                         &(struct sl_lease_errands){.give_back = give_back, .debit = no_debit, .ctx = &r});
         assert_int_equal(r.given, 1);
+        sl_leases_free(r.leases);
 
         rig_open(&r, (enum door)door, SL_FIXED_WINDOW, "1000/s", 0);
         debit_and_spend(&r);
@@ -180,6 +181,7 @@ static void b144_a_return_that_comes_too_late_is_ignored(void **state)
         assert_int_equal(r.given, 0);
         r.now_us += 1;
         assert_int_equal(remaining(&r), 900);
+        sl_leases_free(r.leases);
 
         /* And of a bucket that is whole again. */
         rig_open(&r, (enum door)door, SL_TOKEN_BUCKET, "30000/s", 60000);
