@@ -103,7 +103,7 @@ static void a_limit_is_shared_unless_it_is_local_or_keeps_no_state(void **state)
 
 static struct sl_policy *one_limit(const char *fields)
 {
-    char text[400];
+    char text[800];
 
     snprintf(text, sizeof text, "version: 1\nlimits:\n  - {name: l, on_store_failure: open, %s}\n", fields);
     return must_load_with_store(text);
@@ -185,7 +185,7 @@ static void check_filters(const struct sl_limit *limit)
 
 static void b11_filters_are_never_below_the_limit(void **state)
 {
-    char text[400];
+    char text[800];
     unsigned loaded_n = 0;
 
     (void)state;
@@ -233,7 +233,7 @@ static void check_parts(const struct sl_limit *limit, unsigned n)
 
 static void b11_parts_sum_exactly_and_are_never_empty(void **state)
 {
-    char text[400];
+    char text[800];
 
     (void)state;
     for (unsigned i = 0; i < 1000; i++) {
@@ -266,7 +266,7 @@ static void split_demands_something_for_every_part(void **state)
          "a burst of 7 cannot be split in 8"},
         {"rate: 5/366d, burst: 480, coordination: split, split: 3", "limits[0].split", "at most 100 years"},
     };
-    char text[400];
+    char text[800];
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
