@@ -103,9 +103,10 @@ static void a_limit_is_shared_unless_it_is_local_or_keeps_no_state(void **state)
 
 static struct sl_policy *one_limit(const char *fields)
 {
-    char text[800];
+    char text[400];
+    int len = snprintf(text, sizeof text, "version: 1\nlimits:\n  - {name: l, on_store_failure: open, %s}\n", fields);
 
-    snprintf(text, sizeof text, "version: 1\nlimits:\n  - {name: l, on_store_failure: open, %s}\n", fields);
+    assert_in_range(len, 1, sizeof text - 1);
     return must_load_with_store(text);
 }
 
