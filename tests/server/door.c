@@ -45,6 +45,7 @@ static int ask(struct door *door, enum sl_listener_kind listener, const char *wa
 {
     char text[32768], *line_end, *space;
     struct sl_http_field fields[SL_HTTP_FIELDS_MAX];
+    bool now;
     struct sl_http_request q = {.base = text, .fields = fields, .trusted_channel = door->unix_socket};
 
     assert_true(strlen(wanted) < sizeof text - 1);
@@ -58,9 +59,9 @@ static int ask(struct door *door, enum sl_listener_kind listener, const char *wa
     q.body_len = strlen(q.body);
     assert_int_equal(sl_address_parse(door->peer, strlen(door->peer), &q.peer), 0);
     sl_http_response_clear(&door->response);
-    sl_route(&door->service, listener, &q, NULL, &door->response);
+    now = sl_route(&door->service, listener, &q, door->asker, &door->response);
     sl_service_turn_ended(&door->service);
-    return door->response.status;
+    return now ? door->response.status : 0;
 }
 
 int door_ask(struct door *door, const char *text)

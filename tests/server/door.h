@@ -14,13 +14,15 @@ struct door {
     struct sl_http_response response; /* of the last request */
     const char *peer;                 /* an address; "127.0.0.1" after door_open */
     bool unix_socket;
+    struct sl_http_asker *asker; /* lent with each request; NULL: nothing can be answered later */
 };
 
 /* Opens with the policy "version: 1\n" and `yaml`. */
 void door_open(struct door *door, const char *yaml);
 void door_close(struct door *door);
 
-/* Asks on the public listener, or on the admin one: "GET /auth\nName: value\n\nbody". Returns the status. */
+/* Asks on the public listener, or on the admin one: "GET /auth\nName: value\n\nbody". Returns the status, or 0 when the
+ * answer comes later. */
 int door_ask(struct door *door, const char *text);
 int door_ask_admin(struct door *door, const char *text);
 
