@@ -122,6 +122,8 @@ static void leave_node(struct sl_call *call, enum sl_result result, enum sl_brea
     uint64_t duration_us = sl_client_now_us(call->client) - call->start_us;
 
     call->node = NULL;
+    if (call->idle && result == SL_RESULT_ERROR)
+        result = SL_RESULT_OK;
     if (verdict == SL_BREAKER_GOOD && duration_us > call->client->config.slow_us)
         verdict = SL_BREAKER_SLOW;
     sl_node_count(node, result, duration_us ? duration_us : 1);
@@ -492,4 +494,51 @@ enum sl_result sl_client_command(struct sl_client *client, const struct sl_word 
     call->slot = key ? (uint16_t)sl_client_group(client, key->bytes, key->len) : 0;
     sl_out_command(&call->words, words, n);
     return begin(client, call, timeout_us);
+}
+
+/* ---- shards that nobody asks */
+
+static void on_probed(void *ctx, enum sl_result result, const struct sl_reply *reply)
+{
+    (void)ctx; /* the breaker has heard of it */
+    (void)result;
+    (void)reply;
+}
+
+/* What callers would send, without a key and with nothing asked: a server that answers PING and refuses scripts is not
+ * back. That the script finds it wrong is the answer of one that is. */
+static void probe(struct sl_client *client, struct sl_node *node)
+{
+    struct sl_call *call;
+
+    if (open_call(client, on_probed, NULL, &call) != SL_RESULT_OK)
+        return;
+    call->is_script = call->idle = call->any = true;
+    sl_out_word(&call->words, "0", 1);
+    sl_out_word(&call->words, "", 0);
+    call->start_us = sl_client_now_us(client);
+    call->deadline_us = call->start_us + client->config.timeout_us;
+    if (!call->words.failed && send_to(call, node) == SL_RESULT_OK)
+        set_deadline(client, call);
+    else
+        release(call);
+}
+
+void sl_calls_on_idle(void *owner)
+{
+    struct sl_client *client = owner;
+    uint64_t now = sl_client_now_us(client);
+    bool waiting = false;
+
+    for (unsigned i = 0; i < client->n_nodes; i++) {
+        struct sl_node *node = client->nodes[i];
+
+        if (!node || node->breaker.state == SL_BREAKER_CLOSED)
+            continue;
+        if (now > SL_CLIENT_IDLE_US && sl_breaker_wait_us(&node->breaker, now - SL_CLIENT_IDLE_US) == 0)
+            probe(client, node);
+        waiting = waiting || node->breaker.state != SL_BREAKER_CLOSED;
+    }
+    if (waiting)
+        client->config.net->timer_set(client->idle_timer, now + SL_CLIENT_IDLE_US / 2);
 }

@@ -104,7 +104,8 @@ static int set_up(struct sl_client *client)
         client->map[i] = SL_NO_NODE;
     client->deadline_timer = net->timer_new(net->ctx, sl_calls_on_deadline, client);
     client->later_timer = net->timer_new(net->ctx, sl_calls_on_later, client);
-    if (!client->deadline_timer || !client->later_timer)
+    client->idle_timer = net->timer_new(net->ctx, sl_calls_on_idle, client);
+    if (!client->deadline_timer || !client->later_timer || !client->idle_timer)
         return SL_ENOMEM;
     return client->topology->start(client);
 }
@@ -153,6 +154,7 @@ void sl_client_free(struct sl_client *client)
     sl_calls_free(client);
     client->config.net->timer_free(client->deadline_timer);
     client->config.net->timer_free(client->later_timer);
+    client->config.net->timer_free(client->idle_timer);
     pthread_mutex_destroy(&client->lock);
     sl_free(&alloc, client);
 }

@@ -41,7 +41,8 @@ struct sl_call {
     bool is_script, as_script; /* as_script: not by the module */
     bool by_module;            /* how it was sent */
     bool load, asking;
-    bool any; /* goes to whichever node */
+    bool any;  /* goes to whichever node */
+    bool idle; /* our own, to an idle shard */
     uint16_t slot;
     unsigned hops;
     unsigned n_keys;
@@ -78,9 +79,10 @@ struct sl_client {
     unsigned n_calls;
     struct sl_link free, deadlines, homeless, later; /* homeless: nobody to send to is known; later: after TRYAGAIN */
     struct sl_timer *deadline_timer, *later_timer;
-    uint64_t waited_for_us; /* deadlines up to here have been given their extra turn */
-    struct sl_rover rover; /* asks a Sentinel or a Cluster's server */
-    struct sl_conn sub;    /* listens to a Sentinel */
+    struct sl_timer *idle_timer; /* runs while a breaker is not closed: see sl_calls_on_idle */
+    uint64_t waited_for_us;      /* deadlines up to here have been given their extra turn */
+    struct sl_rover rover;       /* asks a Sentinel or a Cluster's server */
+    struct sl_conn sub;          /* listens to a Sentinel */
     struct sl_conn_call sub_call;
     bool has_sub;
 };
@@ -94,6 +96,8 @@ static inline uint64_t sl_client_random(const struct sl_client *client)
 {
     return client->config.net->random(client->config.net->ctx);
 }
+
+#define SL_CLIENT_IDLE_US UINT64_C(500000) /* how long a due probe is left to the calls that may come */
 
 /* ---- nodes (node.c) */
 
@@ -119,6 +123,8 @@ void sl_client_settle(struct sl_client *client);
 void sl_client_lose(struct sl_client *client, const char *text);
 void sl_calls_on_deadline(void *client);
 void sl_calls_on_later(void *client);
+/* Probes shards whose breaker waits for a probe that nobody brings: they would never be found well again. */
+void sl_calls_on_idle(void *client);
 /* Answers what is on the client's own lists. */
 void sl_calls_close(struct sl_client *client);
 void sl_calls_free(struct sl_client *client);

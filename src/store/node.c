@@ -39,6 +39,9 @@ void sl_node_publish(struct sl_node *node, enum sl_breaker_state before)
     if (state == before)
         return;
     atomic_store_explicit(&node->counts.breaker, (int)state, memory_order_relaxed);
+    if (before == SL_BREAKER_CLOSED)
+        node->client->config.net->timer_set(node->client->idle_timer,
+                                            sl_client_now_us(node->client) + SL_CLIENT_IDLE_US);
     sl_client_tell(node->client, &(struct sl_client_event){.happening = SL_CLIENT_BREAKER,
                                                            .shard = node->name,
                                                            .breaker = state,

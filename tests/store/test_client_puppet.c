@@ -303,6 +303,35 @@ static void test_b138_one_probe(void **state)
     stop();
 }
 
+/* A shard that nobody asks any more would never be found well again: we ask for ourselves. */
+static void test_b136_an_idle_shard_is_found_well_again(void **state)
+{
+    unsigned before, refused;
+
+    (void)state;
+    silent = false;
+    start(speak_or_not);
+    rig.config.timeout_us = 20000;
+    rig.config.stall_us = 60000000;
+    rig_open(&rig);
+    rig_until_ok(&rig, "k");
+    silent = true;
+    while (!rig.opened)
+        rig_count(&rig, "k");
+    rig_run_ms(&rig, 2500);
+    assert_int_equal(rig.closed, 0); /* asked, more than once, and not answered */
+    silent = false;
+    puppet_stop(&puppet);
+    puppet_start(&puppet, &rig, path);
+    before = puppet.received;
+    refused = (unsigned)rig_total(&rig, SL_RESULT_BREAKER);
+    assert_true(rig_wait_until(&rig, breaker_is_shut, NULL));
+    assert_int_equal(puppet.received, before + 1); /* none of them a call of ours */
+    assert_int_equal(rig_total(&rig, SL_RESULT_BREAKER), refused);
+    assert_int_equal(rig_count(&rig, "k").result, SL_RESULT_OK);
+    stop();
+}
+
 /* ---- error classes, as a server sends them in the middle of things */
 
 static const char *error_text;
@@ -533,6 +562,7 @@ int main(void)
         cmocka_unit_test(test_late_replies_are_dropped),
         cmocka_unit_test(test_queue_is_bounded),
         cmocka_unit_test(test_b138_one_probe),
+        cmocka_unit_test(test_b136_an_idle_shard_is_found_well_again),
         cmocka_unit_test(test_errors_are_told_apart_and_counted),
         cmocka_unit_test(test_b128_a_thousand_losses),
         cmocka_unit_test(test_freeing_answers_what_is_open),
