@@ -281,6 +281,7 @@ void sl_fleet_stats(struct sl_fleet *fleet, struct sl_fleet_stats *ret_stats)
         .foreign = count_of(fleet, SL_FC_FOREIGN),
         .leases_active = leases.active,
         .instances = sl_fleet_instances(fleet),
+        .clock_apart_us = atomic_load(&fleet->clock_apart_us),
         .secret_known = atomic_load(&fleet->ready),
         .reached = is_reached(fleet),
     };

@@ -88,6 +88,7 @@ struct sl_fleet_stats {
     uint64_t foreign;       /* buckets whose key held something that is not ours */
     uint64_t leases_active; /* buckets leased now */
     uint64_t instances;     /* as sl_fleet_instances */
+    int64_t clock_apart_us; /* our Unix time less the main store's, at the last heartbeat; 0: there was none */
     bool secret_known;      /* and the policy is compiled under it */
     bool reached;           /* a lane has a ready connection to the main store */
 };

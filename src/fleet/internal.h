@@ -194,6 +194,7 @@ struct sl_fleet {
     struct sl_leases *leases;
     struct sl_heat *heat;
     atomic_uint_fast64_t counts[SL_FCS];
+    atomic_int_fast64_t clock_apart_us;
 
     pthread_mutex_t lock; /* what follows */
     struct sl_secret heard_secret, policy_secret;

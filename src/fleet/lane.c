@@ -1,6 +1,7 @@
 /* One loop's connections to the stores, and its timers. */
 #include "fleet/internal.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "fleet/probe.h"
 #include "store/script.h"
@@ -99,11 +100,22 @@ bool sl_lane_ready(const struct sl_lane *lane)
 
 /* ---- the keeper: one lane looks after the leases and the heartbeat of all */
 
+/* The answer has travelled for a while: the store's time is that much older than ours. */
+static void compare_clocks(struct sl_lane *lane)
+{
+    struct sl_clock clock = sl_clock_system();
+    struct sl_members_stats stats;
+
+    sl_members_stats(lane->members, &stats);
+    atomic_store(&lane->fleet->clock_apart_us, (int64_t)clock.wall_us(clock.ctx) - (int64_t)stats.store_us);
+}
+
 static void on_heard(void *owner, unsigned count, const struct sl_secret *secret, bool changed)
 {
     struct sl_lane *lane = owner;
 
     (void)changed;
+    compare_clocks(lane);
     sl_fleet_heard(lane->fleet, count, secret);
 }
 

@@ -78,6 +78,19 @@ static void test_verdict_is_the_stores(void **state)
     fleet_close(&kit);
 }
 
+/* The store runs on this machine, by the same clock. */
+static void test_clocks_are_compared_at_each_heartbeat(void **state)
+{
+    int64_t apart_us;
+
+    (void)state;
+    open_fleet(SHARED, 1);
+    apart_us = fleet_stats(&kit.instances[0]).clock_apart_us;
+    assert_true(apart_us != 0);
+    assert_true(llabs(apart_us) < INT64_C(60000000));
+    fleet_close(&kit);
+}
+
 static void expect_anonymous(uint64_t allowed, uint64_t rejected)
 {
     struct sl_limiter_stats stats;
@@ -506,6 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_instances_admit_one_limit_together),
         cmocka_unit_test(test_verdict_is_the_stores),
+        cmocka_unit_test(test_clocks_are_compared_at_each_heartbeat),
         cmocka_unit_test(test_anonymous_decisions_are_counted),
         cmocka_unit_test(test_requests_of_a_turn_go_as_one),
         cmocka_unit_test(test_rejections_are_answered_here),
