@@ -162,7 +162,9 @@ size_t sl_limiter_counts(struct sl_limiter *limiter, struct sl_limiter_count *ro
                                             .checks_allowed = sum.n[SL_COUNT_CHECK_ALLOWED],
                                             .checks_rejected = sum.n[SL_COUNT_CHECK_REJECTED],
                                             .dry_allowed = sum.n[SL_COUNT_DRY_ALLOWED],
-                                            .dry_rejected = sum.n[SL_COUNT_DRY_REJECTED]};
+                                            .dry_rejected = sum.n[SL_COUNT_DRY_REJECTED],
+                                            .blocked = i < counters->n_named &&
+                                                       sl_policy_limit(counters->policy, i)->kind == SL_RATE_BLOCKED};
         snprintf(rows[i].limit, sizeof rows[i].limit, "%s", sl_counters_name(counters, (unsigned)i));
     }
     pthread_mutex_unlock(&limiter->lock);

@@ -91,6 +91,7 @@ struct sl_limiter_count {
     uint64_t degraded_allowed, degraded_rejected; /* ... and for want of it; the rest are local */
     uint64_t checks_allowed, checks_rejected;     /* consulted: had room or not */
     uint64_t dry_allowed, dry_rejected;
+    bool blocked; /* the limit is written to reject everything */
 };
 #define SL_DURATION_BUCKETS 24
 struct sl_limiter_stats {

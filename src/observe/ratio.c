@@ -101,7 +101,7 @@ static void learn(struct sl_ratio *ratio)
 {
     struct sl_ratio_usual *usual = &ratio->usual;
     unsigned n = usual->n = ratio->n_samples;
-    float values[SL_RATIO_SAMPLES];
+    float values[SL_RATIO_SAMPLES] = {0};
 
     for (unsigned i = 0; i < n; i++)
         values[i] = (float)share_at(ratio, i);

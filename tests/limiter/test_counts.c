@@ -32,6 +32,8 @@ static void the_deciding_limit_and_all_consulted_are_counted(void **state)
     assert_int_equal(all.checks_rejected, 3); /* also c's: looked at, though blocked */
     assert_int_equal(kit_count(&k, "free-for-all").checks_allowed, 1);
     assert_int_equal(kit_count(&k, "shut").decided_rejected, 1);
+    assert_true(kit_count(&k, "shut").blocked);
+    assert_false(kit_count(&k, "free-for-all").blocked || mine.blocked);
     assert_int_equal(kit_count(&k, "shut").checks_rejected, 1);
     sl_limiter_stats(k.limiter, &stats);
     assert_int_equal(stats.allowed, 3);
