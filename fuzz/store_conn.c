@@ -82,7 +82,9 @@ static void answer(const char *word, size_t len, const char *last, size_t last_l
     char head[32];
 
     if (len == 4 && !memcmp(word, "ECHO", 4)) {
-        say(head, (size_t)snprintf(head, sizeof head, "$%zu\r\n", last_len));
+        int n = snprintf(head, sizeof head, "$%zu\r\n", last_len);
+
+        say(head, (size_t)n);
         say(last, last_len);
         say("\r\n", 2);
     } else if (len == 7 && !memcmp(word, "COMMAND", 7)) {

@@ -416,8 +416,10 @@ int sl_near_decide(void *near_call, struct sl_snapshot *snapshot, unsigned slot,
     n.now_us = now_us;
     n.instances = sl_fleet_instances(n.fleet);
     n.n_store = 0;
-    for (unsigned i = 0; i < consult->n_items + consult->n_dry; i++)
+    for (unsigned i = 0; i < consult->n_items; i++)
         begin_part(&n, i);
+    for (unsigned i = 0; i < consult->n_dry; i++)
+        begin_part(&n, consult->n_items + i);
     if (!look_at_table(&n, 0, consult->n_items) || !pass_filters(&n) || !consult_limits(&n, 0, consult->n_items) ||
         !charge_table(&n, 0, consult->n_items))
         return reject(&n, ret_verdict, report);
