@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define NAME_MAX_LEN 64
-#define SIZE_MAX_LEN (1u << 20)
+#define SIZE_LIMIT (1u << 20)
 
 struct held {
     struct held *next;
@@ -141,30 +141,54 @@ static void say_number(struct sl_http_response *response, size_t n)
     say(response, text, 0);
 }
 
+/* What follows the prefix; NULL when the text begins otherwise. */
+static char *behind(char *text, const char *prefix)
+{
+    size_t len = strlen(prefix);
+
+    return strncmp(text, prefix, len) == 0 ? text + len : NULL;
+}
+
+/* Cuts the text at its first slash; returns what follows, "" when there is none. */
+static char *cut(char *text)
+{
+    char *slash = strchr(text, '/');
+
+    if (!slash)
+        return text + strlen(text);
+    *slash = '\0';
+    return slash + 1;
+}
+
+static size_t count_held(void)
+{
+    size_t n = 0;
+
+    for (struct held *held = all_held; held; held = held->next)
+        n++;
+    return n;
+}
+
 void __wrap_sl_handle_auth(struct sl_call *call, const struct sl_http_request *request,
                            struct sl_http_response *response)
 {
-    char path[256], name[NAME_MAX_LEN];
-    unsigned ms;
-    size_t size = 0, n = 0;
+    char path[256], *name, *rest;
 
     (void)request;
     snprintf(path, sizeof path, "%.*s", (int)call->path.len, call->path.text);
-    if (sscanf(path, "/auth/now/%63s", name) == 1) {
+    if ((name = behind(path, "/auth/now/"))) {
         say(response, name, 0);
-    } else if (sscanf(path, "/auth/hold/%63[^/]/%zu", name, &size) >= 1 && size <= SIZE_MAX_LEN) {
-        hold(call, name, size);
-    } else if (sscanf(path, "/auth/after/%u/%63s", &ms, name) == 2) {
-        answer_after(call, ms, name);
-    } else if (sscanf(path, "/auth/release/%63s", name) == 1) {
+    } else if ((name = behind(path, "/auth/hold/"))) {
+        rest = cut(name);
+        hold(call, name, strtoul(rest, NULL, 10) % SIZE_LIMIT);
+    } else if ((name = behind(path, "/auth/after/"))) {
+        rest = cut(name);
+        answer_after(call, (unsigned)strtoul(name, NULL, 10), rest);
+    } else if ((name = behind(path, "/auth/release/"))) {
         start_timer(call->service, new_held(name), on_release, 0);
         say(response, "released", 0);
-    } else if (strcmp(path, "/auth/sends") == 0) {
-        say_number(response, atomic_load(&n_sends));
     } else {
-        for (struct held *held = all_held; held; held = held->next)
-            n++;
-        say_number(response, n);
+        say_number(response, strcmp(path, "/auth/sends") == 0 ? atomic_load(&n_sends) : count_held());
     }
 }
 
@@ -205,8 +229,7 @@ int main(int argc, char **argv)
     const char *listen[] = {"127.0.0.1:0"}, *admin[] = {"127.0.0.1:0"};
     struct sl_server *server = NULL;
     struct kit kit;
-    char why[256], line[64];
-    unsigned ms;
+    char why[256], line[64], *ms;
 
     for (int i = 1; i < argc; i++)
         read_argument(&options, argv[i]);
@@ -222,8 +245,8 @@ int main(int argc, char **argv)
     printf("public %s\nadmin %s\nready\n", sl_server_address(server, false, 0), sl_server_address(server, true, 0));
     fflush(stdout);
     while (fgets(line, sizeof line, stdin))
-        if (sscanf(line, "stop %u", &ms) == 1)
-            sl_server_stop(server, ms);
+        if ((ms = behind(line, "stop ")))
+            sl_server_stop(server, strtoul(ms, NULL, 10));
     sl_server_free(&server);
     kit_close(&kit);
     return 0;
