@@ -386,7 +386,8 @@ void sl_lane_free(struct sl_lane *lane)
         return;
     fleet = lane->fleet;
     lane->stopped = NULL;
-    leave_duties(lane);
+    if (!lane->stopping) /* else its goodbye may still be under way, and ends with the client */
+        leave_duties(lane);
     pthread_mutex_lock(&fleet->lock);
     if (fleet->keeper == lane)
         fleet->keeper = NULL;
