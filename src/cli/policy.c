@@ -1,8 +1,10 @@
-/* `sluice policy check | show | explain | diff`: a policy file, looked at from all sides. */
+/* `sluice policy check | show | explain | diff`: a policy, from a file or a store, looked at from all sides. */
 #include "cli/cli.h"
 #include "cli/files.h"
+#include "cli/policy_source.h"
 #include "policy/report.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -13,23 +15,18 @@ struct policy_values {
     struct cli_request_options request; /* explain */
     uint64_t instances;                 /* explain */
     bool strict;                        /* check */
-    char *store;                        /* check, show, explain: only whether there is one matters */
-    bool has_store;
+    unsigned text;                      /* show */
+    struct cli_store_options at;
+    bool has_store; /* check */
 };
 
-static int read_store(const struct cli_call *call)
+enum { TEXT_NONE, TEXT_POLICY, TEXT_KEYS };
+static const char *const text_words[] = {[TEXT_NONE] = "none", [TEXT_POLICY] = "policy", [TEXT_KEYS] = "keys", NULL};
+
+static int open_policy(const struct cli_call *call, const char *word, enum cli_status invalid,
+                       struct cli_policy *ret_policy)
 {
-    struct policy_values *values = (struct policy_values *)call->values;
-
-    return cli_read_store(values->store, &values->has_store);
-}
-
-static struct sl_policy *load(const struct cli_call *call, const char *path)
-{
-    const struct policy_values *values = (const struct policy_values *)call->values;
-    struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, values->has_store);
-
-    return cli_load_policy(path, &options);
+    return cli_policy_open(word, &((const struct policy_values *)call->values)->at, invalid, ret_policy);
 }
 
 /* ---- check ---- */
@@ -96,9 +93,10 @@ static bool check_one(const struct cli_call *call, const char *path, json_t *res
 
 static int run_check(const struct cli_call *call)
 {
+    struct policy_values *values = (struct policy_values *)call->values;
     json_t *results;
     bool good = true;
-    int status = read_store(call);
+    int status = cli_read_store(values->at.store, &values->has_store);
 
     if (status)
         return status;
@@ -112,21 +110,37 @@ static int run_check(const struct cli_call *call)
 
 /* ---- show, explain, diff ---- */
 
+/* As it was pushed, byte by byte. */
+static int show_source(const struct cli_policy *found, unsigned which)
+{
+    const struct sl_version_text *text = &found->text;
+    const char *bytes = which == TEXT_KEYS ? text->keys : text->body;
+    size_t len = which == TEXT_KEYS ? text->keys_len : text->body_len;
+
+    if (!found->version.number)
+        return cli_fail(CLI_USAGE, "--text is for versions (@N or @current)");
+    if (!bytes)
+        return cli_fail(CLI_NO, "version %" PRIu64 " has no keys_file", found->version.number);
+    if (fwrite(bytes, 1, len, stdout) != len || fflush(stdout))
+        return cli_fail(CLI_USAGE, "cannot write the answer");
+    return CLI_DONE;
+}
+
 static int run_show(const struct cli_call *call)
 {
-    struct sl_policy *policy;
-    int status = read_store(call);
+    unsigned which = ((const struct policy_values *)call->values)->text;
+    struct cli_policy found;
+    int status = open_policy(call, call->words[0], CLI_NO, &found);
 
     if (status)
         return status;
-    policy = load(call, call->words[0]);
-    if (!policy)
-        return CLI_NO;
-    if (call->values->json)
-        status = cli_print_json(sl_policy_show_json(policy), CLI_DONE);
+    if (which != TEXT_NONE)
+        status = show_source(&found, which);
+    else if (call->values->json)
+        status = cli_print_json(sl_policy_show_json(found.policy), CLI_DONE);
     else
-        sl_policy_show_text(policy, stdout);
-    sl_policy_unref(policy);
+        sl_policy_show_text(found.policy, stdout);
+    cli_policy_close(&found);
     return status;
 }
 
@@ -150,52 +164,59 @@ static int run_explain(const struct cli_call *call)
     const struct policy_values *values = (const struct policy_values *)call->values;
     struct sluice_label labels[SLUICE_LABELS_MAX];
     struct sluice_request request;
-    struct sl_policy *policy;
+    struct cli_policy found;
     int status = cli_make_request(call, call->words[1], call->n_words > 2 ? call->words[2] : NULL, &values->request,
                                   labels, &request);
 
     if (status == 0)
-        status = read_store(call);
+        status = open_policy(call, call->words[0], CLI_NO, &found);
     if (status)
         return status;
-    policy = load(call, call->words[0]);
-    if (!policy)
-        return CLI_NO;
-    status = explain(call, policy, &request);
-    sl_policy_unref(policy);
+    status = explain(call, found.policy, &request);
+    cli_policy_close(&found);
     return status;
 }
 
+static int diff(const struct cli_call *call, const struct sl_policy *from, const struct sl_policy *to)
+{
+    json_t *changes = sl_policy_diff_json(from, to);
+    int status = json_array_size(json_object_get(changes, "changes")) ? CLI_NO : CLI_DONE;
+
+    if (call->values->json)
+        return cli_print_json(changes, status);
+    sl_policy_diff_text(from, to, stdout);
+    json_decref(changes);
+    return status;
+}
+
+/* That there is no answer is not that they differ: a policy with errors is a wrong argument here. */
 static int run_diff(const struct cli_call *call)
 {
-    struct sl_policy *from = load(call, call->words[0]), *to = load(call, call->words[1]);
-    int status = from && to ? CLI_DONE : CLI_USAGE; /* that there is no answer is not that they differ */
+    struct cli_policy from, to;
+    int status = open_policy(call, call->words[0], CLI_USAGE, &from), other;
 
-    if (from && to) {
-        json_t *diff = sl_policy_diff_json(from, to);
-
-        if (json_array_size(json_object_get(diff, "changes")))
-            status = CLI_NO;
-        if (call->values->json) {
-            status = cli_print_json(diff, status);
-        } else {
-            sl_policy_diff_text(from, to, stdout);
-            json_decref(diff);
-        }
-    }
-    sl_policy_unref(from);
-    sl_policy_unref(to);
+    other = open_policy(call, call->words[1], CLI_USAGE, &to);
+    if (!status && !other)
+        status = diff(call, from.policy, to.policy);
+    else if (!status)
+        status = other;
+    cli_policy_close(&from);
+    cli_policy_close(&to);
     return status;
 }
 
 /* ---- the commands ---- */
 
-#define STORE_ROW                                                                                                   \
-    {                                                                                                               \
-        .group = "Store", .name = "store", .type = SL_OPTION_TEXT, .offset = offsetof(struct policy_values, store), \
-        .argument = "URL", .flags = SL_OPTION_FLAG_ONLY,                                                            \
-        .sentence = "look at the policy as a daemon with this --store does; the store is not asked"                 \
+#define STORE_ROW                                                                                                      \
+    {                                                                                                                  \
+        .group = "Store", .name = "store", .type = SL_OPTION_TEXT, .offset = offsetof(struct policy_values, at.store), \
+        .argument = "URL", .flags = SL_OPTION_FLAG_ONLY,                                                               \
+        .sentence = "look at the policy as a daemon with this --store does; the store is not asked"                    \
     }
+
+#define VERSION_ROWS                                                                                             \
+    CLI_STORE_ROWS(struct policy_values, "where @N and @current are; a file is looked at as a daemon with this " \
+                                         "--store does; @/PATH reads it from a file")
 
 static const struct sl_option check_rows[] = {
     {.group = "Checking",
@@ -207,11 +228,22 @@ static const struct sl_option check_rows[] = {
     STORE_ROW,
     CLI_COMMON_ROWS(struct policy_values),
 };
-static const struct sl_option plain_rows[] = {CLI_COMMON_ROWS(struct policy_values)};
-static const struct sl_option show_rows[] = {STORE_ROW, CLI_COMMON_ROWS(struct policy_values)};
+static const struct sl_option diff_rows[] = {VERSION_ROWS, CLI_COMMON_ROWS(struct policy_values)};
+static const struct sl_option show_rows[] = {
+    VERSION_ROWS,
+    CLI_COMMON_ROWS(struct policy_values),
+    {.name = "text",
+     .type = SL_OPTION_CHOICE,
+     .offset = offsetof(struct policy_values, text),
+     .argument = "WHICH",
+     .preset = "none",
+     .choices = text_words,
+     .flags = SL_OPTION_FLAG_ONLY,
+     .sentence = "print this text of a version as it was pushed: policy or keys"},
+};
 static const struct sl_option explain_rows[] = {
     CLI_REQUEST_ROWS(struct policy_values),
-    STORE_ROW,
+    VERSION_ROWS,
     {.name = "instances",
      .type = SL_OPTION_COUNT,
      .offset = offsetof(struct policy_values, instances),
@@ -243,13 +275,17 @@ const struct cli_command cli_policy_check = {
 
 const struct cli_command cli_policy_show = {
     .name = "policy show",
-    .arguments = "FILE",
+    .arguments = "FILE|@N|@current",
     .min_words = 1,
     .max_words = 1,
     .summary = "print a policy as it was understood",
     .manual =
-        "Prints every limit with its effective rates (after defaults and ceiling), the layers, endpoints and tiers.\n\n"
-        "  sluice policy show policy.yaml",
+        "Prints every limit with its effective rates (after defaults and ceiling), the layers, endpoints and tiers; of "
+        "a file, or\n"
+        "of a version on a store (@12, @current). With --text a version's text is printed as it was pushed.\n\n"
+        "  sluice policy show policy.yaml\n"
+        "  sluice policy show @current --store redis://cache\n"
+        "  sluice policy show @12 --text policy --store redis://cache > policy.yaml",
     .rows = show_rows,
     .n_rows = sizeof show_rows / sizeof show_rows[0],
     .values_size = sizeof(struct policy_values),
@@ -258,7 +294,7 @@ const struct cli_command cli_policy_show = {
 
 const struct cli_command cli_policy_explain = {
     .name = "policy explain",
-    .arguments = "FILE KEY [SCOPE]",
+    .arguments = "FILE|@N|@current KEY [SCOPE]",
     .min_words = 2,
     .max_words = 3,
     .summary = "see which limits meet a request, and why",
@@ -285,11 +321,14 @@ const struct cli_command cli_policy_diff = {
     .summary = "see what changes from one policy to another",
     .manual = "Compares what two policies mean, not how they are written, and says what becomes of the counts in the "
               "buckets of\n"
-              "each changed limit. The status is 1 when they differ, and 2 when one of them cannot be read or is not "
-              "valid.\n\n"
-              "  sluice policy diff policy.yaml next.yaml",
-    .rows = plain_rows,
-    .n_rows = sizeof plain_rows / sizeof plain_rows[0],
+              "each changed limit. Each is a file, or a version on a store (@12, @current). The status is 1 when they "
+              "differ, and 2\n"
+              "when one of them cannot be read or is not valid.\n\n"
+              "  sluice policy diff policy.yaml next.yaml\n"
+              "  sluice policy diff @3 @5 --store redis://cache\n"
+              "  sluice policy diff @current policy.yaml --store redis://cache",
+    .rows = diff_rows,
+    .n_rows = sizeof diff_rows / sizeof diff_rows[0],
     .values_size = sizeof(struct policy_values),
     .run = run_diff,
 };

@@ -1,5 +1,6 @@
 /* A version with its texts: its record, then piece by piece. */
 #include "control/task.h"
+#include "control/text.h"
 
 #include "policy/digest.h"
 #include "policy/policy.h"
@@ -111,15 +112,10 @@ static void ask_piece(struct fetch *fetch)
 static bool make_room(struct fetch *fetch)
 {
     const struct sl_version *version = &fetch->version;
-    struct sl_version_text *text = &fetch->text;
 
     fetch->len = version->body_len + (version->has_keys ? 1 + version->keys_len : 0);
-    text->bytes = sl_calloc(&fetch->alloc, fetch->len + 1, 1);
-    text->body = text->bytes;
-    text->body_len = version->body_len;
-    text->keys = version->has_keys && text->bytes ? text->bytes + version->body_len + 1 : NULL;
-    text->keys_len = version->keys_len;
-    return text->bytes != NULL;
+    return sl_version_text_make(&fetch->alloc, version->body_len, version->has_keys, version->keys_len, &fetch->text) ==
+           0;
 }
 
 /* ---- the record */

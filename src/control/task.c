@@ -93,12 +93,6 @@ size_t sl_piece_len(size_t len, size_t i)
     return left < SL_PIECE_BYTES ? left : SL_PIECE_BYTES;
 }
 
-void sl_version_text_free(const struct sl_alloc *alloc, struct sl_version_text *text)
-{
-    sl_free(alloc, text->bytes);
-    *text = (struct sl_version_text){.bytes = NULL};
-}
-
 /* ---- the pointer */
 
 enum sl_control sl_pointer_of(const struct sl_versions_place *place, const struct sl_reply *reply,

@@ -36,12 +36,28 @@ static int read_keys_file(struct sl_load *load, char **ret_text, size_t *ret_len
     return rc == SL_ENOMEM ? rc : 0;
 }
 
+/* The keys_file came with the text. One that is not named is part of the digest all the same: it was pushed. */
+static int digest_detached(struct sl_load *load, const char *text, size_t len)
+{
+    const struct sl_policy_options *options = load->options;
+    const char *name = load->draft.tiers.keys_file;
+
+    if (name && options->keys_text)
+        sl_keys_file_parse(&load->reader, options->keys_text, options->keys_len, name, &load->draft.tiers);
+    else if (name)
+        sl_load_error(load, load->draft.tiers.given.at[SL_TF_KEYS_FILE], "tiers.keys_file",
+                      "%s did not come with this policy", name);
+    return sl_digest(text, len, options->keys_text, options->keys_len, load->policy->hash);
+}
+
 static int digest(struct sl_load *load, const char *text, size_t len)
 {
     char *keys = NULL;
     size_t keys_len = 0;
     int rc = 0;
 
+    if (load->options->detached)
+        return digest_detached(load, text, len);
     if (load->draft.tiers.keys_file)
         rc = read_keys_file(load, &keys, &keys_len);
     if (rc == 0)

@@ -132,6 +132,11 @@ struct sl_policy_options {
     bool has_store; /* false: warn about fields that only a shared store can honour */
     /* Is this the address of a store for `dedicated`? 0, or a sentence without secrets. NULL: only its scheme is looked at. */
     int (*check_store)(const char *text, char *why, size_t why_size);
+    /* The text does not come from a file, and no file is read: its keys_file is keys_text (borrowed for the call; NULL: one
+     * that is named is an error). */
+    bool detached;
+    const char *keys_text;
+    size_t keys_len;
 };
 
 /* Compiles text (len bytes; `file` names it in findings and is the base of a relative keys_file, which is read

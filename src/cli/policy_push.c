@@ -1,0 +1,331 @@
+/* `sluice policy push | rollback`: a new version of the policy for all instances on a store. */
+#include "cli/cli.h"
+#include "cli/files.h"
+#include "cli/policy_source.h"
+#include "control/text.h"
+#include "policy/report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <pwd.h>
+#include <string.h>
+#include <unistd.h>
+
+struct push_values {
+    struct cli_common common;
+    struct cli_store_options at;
+    char *author, *comment;
+    uint64_t expect; /* only when given */
+};
+
+/* One push: what is there, what is to be. */
+struct job {
+    const struct cli_call *call;
+    struct cli_store store;
+    struct cli_policy now, next; /* now.policy NULL: there is no version, or none that is valid here */
+    uint64_t from;               /* a rollback: the version that is brought back */
+    json_t *diff;                /* NULL: there is nothing to compare with */
+};
+
+/* ---- who, and what is expected */
+
+/* USER@HOST, as far as they are known. */
+static void default_author(char *buf, size_t size)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    char host[128] = "";
+
+    if (gethostname(host, sizeof host))
+        host[0] = '\0';
+    host[sizeof host - 1] = '\0';
+    snprintf(buf, size, "%.60s%s%.60s", user ? user->pw_name : "unknown", host[0] ? "@" : "", host);
+}
+
+/* What is current, and compiled if that can be done here. Its absence is none. */
+static int look_at_current(struct job *job)
+{
+    struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, true);
+    char why[SL_CONTROL_WHY_MAX];
+    enum sl_control outcome = cli_store_fetch(&job->store, 0, &job->now.version, &job->now.text, why, sizeof why);
+    struct sl_diags diags;
+
+    if (outcome == SL_CONTROL_NONE)
+        return 0;
+    if (outcome != SL_CONTROL_OK)
+        return cli_store_fail(&job->store, outcome, why);
+    sl_diags_init(&diags, options.alloc);
+    if (sl_version_text_compile(&job->now.text, "@current", &options, &job->now.policy, &diags))
+        job->now.policy = NULL;
+    sl_diags_fini(&diags);
+    return 0;
+}
+
+/* ---- the push */
+
+struct pushed {
+    bool done;
+    enum sl_control outcome;
+    bool has_version;
+    struct sl_version version;
+    char why[SL_CONTROL_WHY_MAX];
+};
+
+static void on_pushed(void *ctx, enum sl_control outcome, const struct sl_version *version, const char *why)
+{
+    struct pushed *pushed = ctx;
+
+    pushed->done = true;
+    pushed->outcome = outcome;
+    pushed->has_version = version != NULL;
+    if (version)
+        pushed->version = *version;
+    snprintf(pushed->why, sizeof pushed->why, "%s", why);
+}
+
+static int conflict(struct job *job, const struct pushed *pushed)
+{
+    char time[32];
+
+    if (job->call->values->json)
+        return cli_print_json(json_pack("{s:b,s:s,s:o}", "pushed", 0, "error", pushed->why, "current",
+                                        pushed->has_version ? cli_version_json(&pushed->version) : json_null()),
+                              CLI_NO);
+    if (!pushed->has_version)
+        return cli_fail(CLI_NO, "%s", pushed->why);
+    cli_version_time(&pushed->version, time, sizeof time);
+    return cli_fail(CLI_NO, "%s\n        %s  %.12s  %s", pushed->why, time, pushed->version.hash,
+                    pushed->version.comment);
+}
+
+static int tell_pushed(struct job *job, const struct sl_version *version)
+{
+    if (job->call->values->json) {
+        json_t *diff = job->diff ? json_incref(json_object_get(job->diff, "changes")) : json_null();
+
+        return cli_print_json(
+            json_pack("{s:b,s:o,s:o}", "pushed", 1, "version", cli_version_json(version), "changes", diff), CLI_DONE);
+    }
+    printf("version %" PRIu64 " is current: %.12s, by %s%s%s\n", version->number, version->hash, version->author,
+           version->comment[0] ? ": " : "", version->comment);
+    return CLI_DONE;
+}
+
+static int push(struct job *job)
+{
+    const struct push_values *values = (const struct push_values *)job->call->values;
+    const struct sl_version_text *text = &job->next.text;
+    struct pushed pushed = {.done = false};
+    char author[SL_AUTHOR_MAX + 1];
+    const char *why = "";
+    struct sl_version_draft draft = {
+        .body = text->body,
+        .body_len = text->body_len,
+        .keys = text->keys,
+        .keys_len = text->keys_len,
+        .author = values->author ? values->author : author,
+        .comment = values->comment ? values->comment : "",
+        .expected = cli_given(job->call, "expect") ? values->expect : job->now.version.number,
+        .from = job->from,
+    };
+    enum sl_control outcome;
+
+    default_author(author, sizeof author);
+    outcome = sl_versions_push(&job->store.place, &draft, on_pushed, &pushed, &why);
+    if (outcome != SL_CONTROL_OK)
+        return cli_store_fail(&job->store, outcome, why);
+    cli_store_wait(&job->store, &pushed.done);
+    if (pushed.outcome == SL_CONTROL_CONFLICT)
+        return conflict(job, &pushed);
+    if (pushed.outcome != SL_CONTROL_OK)
+        return cli_store_fail(&job->store, pushed.outcome, pushed.why);
+    return tell_pushed(job, &pushed.version);
+}
+
+/* What is current already is not pushed again. */
+static int tell_same(struct job *job)
+{
+    const struct sl_version *version = &job->now.version;
+
+    if (job->call->values->json)
+        return cli_print_json(json_pack("{s:b,s:o,s:[]}", "pushed", 0, "version", cli_version_json(version), "changes"),
+                              CLI_DONE);
+    printf("version %" PRIu64 " is this policy, and current: nothing to do\n", version->number);
+    return CLI_DONE;
+}
+
+static const char *plural(size_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static void show_changes(struct job *job)
+{
+    size_t n;
+
+    if (!job->now.policy) {
+        if (!job->call->values->json)
+            printf("%zu limit%s, and no version to compare with\n", sl_policy_n_limits(job->next.policy),
+                   plural(sl_policy_n_limits(job->next.policy)));
+        return;
+    }
+    job->diff = sl_policy_diff_json(job->now.policy, job->next.policy);
+    n = json_array_size(json_object_get(job->diff, "changes"));
+    if (job->call->values->json)
+        return;
+    printf("%zu change%s against version %" PRIu64 "\n", n, plural(n), job->now.version.number);
+    if (n)
+        sl_policy_diff_text(job->now.policy, job->next.policy, stdout);
+}
+
+static bool is_same(const struct job *job)
+{
+    const struct push_values *values = (const struct push_values *)job->call->values;
+    uint64_t number = job->now.version.number;
+
+    return number && !strcmp(job->now.version.hash, sl_policy_hash(job->next.policy)) &&
+           (!cli_given(job->call, "expect") || values->expect == number);
+}
+
+static int compare_and_push(struct job *job)
+{
+    int status;
+
+    if (is_same(job))
+        return tell_same(job);
+    show_changes(job);
+    status = push(job);
+    json_decref(job->diff);
+    return status;
+}
+
+static void close_job(struct job *job)
+{
+    cli_policy_close(&job->now);
+    cli_policy_close(&job->next);
+    cli_store_close(&job->store);
+}
+
+static int run_push(const struct cli_call *call)
+{
+    const struct push_values *values = (const struct push_values *)call->values;
+    struct job job = {.call = call};
+    struct cli_policy next;
+    int status = cli_policy_open_file(call->words[0], &next);
+
+    if (status)
+        return status;
+    status = cli_store_open(&job.store, &values->at);
+    if (status) {
+        cli_policy_close(&next);
+        return status;
+    }
+    job.next = next;
+    status = look_at_current(&job);
+    if (!status)
+        status = compare_and_push(&job);
+    close_job(&job);
+    return status;
+}
+
+/* ---- back */
+
+/* The version to bring back: as given, else the one before the current one. */
+static int choose_old(struct job *job, uint64_t *ret_number)
+{
+    const struct cli_call *call = job->call;
+    uint64_t current = job->now.version.number;
+    char word[32];
+
+    if (current == 0)
+        return cli_fail(CLI_NO, "%s: the store has no version of the policy", job->store.text);
+    if (call->n_words == 0) {
+        *ret_number = current - 1;
+        return current > 1 ? 0 : cli_fail(CLI_NO, "version 1 is the first: there is none before it");
+    }
+    snprintf(word, sizeof word, "%s%s", call->words[0][0] == '@' ? "" : "@", call->words[0]);
+    if (!cli_is_version(word, ret_number) || *ret_number == 0)
+        return cli_fail(CLI_USAGE, "`%s`: write the number of a version", call->words[0]);
+    return 0;
+}
+
+static int run_rollback(const struct cli_call *call)
+{
+    const struct push_values *values = (const struct push_values *)call->values;
+    struct job job = {.call = call};
+    int status = cli_store_open(&job.store, &values->at);
+
+    if (status)
+        return status;
+    status = look_at_current(&job);
+    if (!status)
+        status = choose_old(&job, &job.from);
+    if (!status)
+        status = cli_policy_open_version(&job.store, job.from, CLI_NO, &job.next);
+    if (!status)
+        status = compare_and_push(&job);
+    close_job(&job);
+    return status;
+}
+
+/* ---- the commands */
+
+#define PUSH_ROWS                                                                                                      \
+    CLI_STORE_ROWS(struct push_values, "the store that the instances share; @/PATH reads it from a file"),             \
+        {.group = "Version",                                                                                           \
+         .name = "author",                                                                                             \
+         .type = SL_OPTION_TEXT,                                                                                       \
+         .offset = offsetof(struct push_values, author),                                                               \
+         .argument = "NAME",                                                                                           \
+         .flags = SL_OPTION_FLAG_ONLY,                                                                                 \
+         .sentence = "who it is by, up to 128 bytes; without it USER@HOST"},                                           \
+        {.name = "comment",                                                                                            \
+         .type = SL_OPTION_TEXT,                                                                                       \
+         .offset = offsetof(struct push_values, comment),                                                              \
+         .argument = "TEXT",                                                                                           \
+         .flags = SL_OPTION_FLAG_ONLY,                                                                                 \
+         .sentence = "why, up to 1,024 bytes"},                                                                        \
+        {.name = "expect",                                                                                             \
+         .type = SL_OPTION_COUNT,                                                                                      \
+         .offset = offsetof(struct push_values, expect),                                                               \
+         .argument = "N",                                                                                              \
+         .max = SL_VERSION_NUMBER_MAX - 1,                                                                             \
+         .flags = SL_OPTION_FLAG_ONLY,                                                                                 \
+         .sentence = "the version that must still be current (0: none); without it the one that is when this begins"}, \
+        CLI_COMMON_ROWS(struct push_values)
+
+static const struct sl_option push_rows[] = {PUSH_ROWS};
+
+const struct cli_command cli_policy_push = {
+    .name = "policy push",
+    .arguments = "FILE",
+    .min_words = 1,
+    .max_words = 1,
+    .summary = "make a policy the current version on a store",
+    .manual = "Checks the policy, says what it changes, and makes it the new current version: every instance on the "
+              "store takes it\n"
+              "within a second. Its keys_file goes with it. A policy with errors is not pushed (status 1). When "
+              "somebody else has\n"
+              "pushed in between, nothing is changed, and the status is 1 too; the message says who it was.\n\n"
+              "  sluice policy push policy.yaml --store redis://cache --comment 'acme pays for more'\n"
+              "  sluice policy push policy.yaml --store redis://cache --expect 12 --author ci",
+    .rows = push_rows,
+    .n_rows = sizeof push_rows / sizeof push_rows[0],
+    .values_size = sizeof(struct push_values),
+    .run = run_push,
+};
+
+const struct cli_command cli_policy_rollback = {
+    .name = "policy rollback",
+    .arguments = "[N]",
+    .max_words = 1,
+    .summary = "bring an old version of the policy back",
+    .manual = "Makes the policy of version N (without it: of the version before the current one) the new current "
+              "version. Nothing is\n"
+              "taken out of the history: the old policy comes back under a new number.\n\n"
+              "  sluice policy rollback --store redis://cache --comment 'searches were rejected'\n"
+              "  sluice policy rollback 9 --store redis://cache",
+    .rows = push_rows,
+    .n_rows = sizeof push_rows / sizeof push_rows[0],
+    .values_size = sizeof(struct push_values),
+    .run = run_rollback,
+};
