@@ -25,9 +25,10 @@
  * of hosts.
  *
  * With a store (options.store) a limiter has one background thread with its connections, in which no signal is handled.
- * What is answered out of leased tokens or by what is known here never waits. Where the store must be asked, sluice_check
- * waits, at most options.timeout_us; sluice_check_async and sluice_check_queued do not. When the store does not answer in
- * time, or is known to be down, the limit's own on_store_failure decides and the verdict's source is SLUICE_DEGRADED.
+ * What is answered out of leased tokens or by what is known here never waits. Where the store must be asked,
+ * sluice_check waits, at most options.timeout_us; sluice_check_async and sluice_check_queued do not. When the store
+ * does not answer in time, or is known to be down, the limit's own on_store_failure decides and the verdict's source is
+ * SLUICE_DEGRADED.
  *
  * After fork(2) a child may only close the limiters it inherited, and open its own; to count together with its parent
  * it opens the same table_path or store. Closing an inherited limiter sends nothing: leases, connections and decisions
@@ -157,16 +158,17 @@ struct sluice; /* a limiter: a policy in force, and a table of buckets */
 #define SLUICE_WHY_MAX 512 /* bytes that hold any reason; longer ones are cut, always NUL-terminated */
 
 /* As realloc(3), but p == NULL allocates, and size == 0 frees p and returns NULL. Returns NULL when there is no memory.
- * Called from any thread that calls the library, never while it decides alone. With a store it is called on the background
- * thread too, and for each decision that asks the store. (The YAML parser, while a policy is read, uses malloc(3) besides;
- * so do sockets, TLS and the resolver of names.) */
+ * Called from any thread that calls the library, never while it decides alone. With a store it is called on the
+ * background thread too, and for each decision that asks the store. (The YAML parser, while a policy is read, uses
+ * malloc(3) besides; so do sockets, TLS and the resolver of names.) */
 typedef void *sluice_realloc_fn(void *ctx, void *p, size_t size);
 
-/* Returns microseconds. Called from any thread, the background thread too, and in every decision: it should be quick. */
+/* Returns microseconds. Called from any thread, the background thread too, and in every decision: it should be
+ * quick. */
 typedef uint64_t sluice_clock_fn(void *ctx);
 
-/* One message for a log, without newline. Called from any thread, the background thread too (what happens to the store),
- * never while the library decides. */
+/* One message for a log, without newline. Called from any thread, the background thread too (what happens to the
+ * store), never while the library decides. */
 enum sluice_log_level { SLUICE_LOG_ERROR, SLUICE_LOG_WARNING, SLUICE_LOG_INFO };
 typedef void sluice_log_fn(void *ctx, int level, const char *message);
 
@@ -193,7 +195,8 @@ struct sluice_options {
     size_t policy_text_len;
     const char *policy_name; /* what findings call policy_text. Default: "policy" */
 
-    /* Where buckets live: "memory:" (default) is this table alone. Else what all instances agree on, Redis >= 6.2 or Valkey:
+    /* Where buckets live: "memory:" (default) is this table alone. Else what all instances agree on, Redis >= 6.2 or
+     * Valkey:
      *     redis://[user:password@]host[:port][/db]            one server
      *     redis+unix://[user:password@]/path[?db=n]           one server on a UNIX socket
      *     redis+sentinel://[..@]h1[:port],h2,h3/master[/db]   the master that Sentinels name
@@ -226,14 +229,14 @@ struct sluice_options {
     void *finding_ctx;
 
     /* The shared tier; without effect on "memory:", but checked. */
-    /* What keys in the store begin with: 1 ... 32 bytes, no braces. Instances that are to agree have the same one. Default:
-     * "sluice" */
+    /* What keys in the store begin with: 1 ... 32 bytes, no braces. Instances that are to agree have the same one.
+     * Default: "sluice" */
     const char *store_namespace;
     uint64_t timeout_us; /* how long a decision may wait for the store, 1,000 ... 60,000,000. Default: 10,000 */
     uint32_t instances;  /* how many share the limits until the store has told, 1 ... 1,000. Default: 1 */
-    /* sluice_open waits until the store has been reached, as a program that decides at once expects, but no longer than this:
-     * then it succeeds all the same, decisions are degraded until the store is there, and the log says so. SLUICE_NO_WAIT:
-     * not at all. At most 60,000. Default: 2,000. */
+    /* sluice_open waits until the store has been reached, as a program that decides at once expects, but no longer than
+     * this: then it succeeds all the same, decisions are degraded until the store is there, and the log says so.
+     * SLUICE_NO_WAIT: not at all. At most 60,000. Default: 2,000. */
     int32_t store_wait_ms;
 };
 
@@ -256,23 +259,23 @@ SLUICE_API int sluice_open(const struct sluice_options *options, struct sluice *
                            size_t why_size);
 
 /* Closes and clears *limiter; a table file keeps its buckets. No other thread may still use it, and it is not for
- * callbacks. With a store: leased tokens are given back, decisions under way end, each with its done callback before this
- * returns (completions that were not taken are forgotten), and all of that takes at most timeout_us and a second. Accepts
- * NULL and a pointer to NULL. */
+ * callbacks. With a store: leased tokens are given back, decisions under way end, each with its done callback before
+ * this returns (completions that were not taken are forgotten), and all of that takes at most timeout_us and a second.
+ * Accepts NULL and a pointer to NULL. */
 SLUICE_API void sluice_close(struct sluice **limiter);
 
 /* ---- deciding -------------------------------------------------------------------------------------------------- */
 
 /* Decides one request, now: spends its cost from every bucket it meets, or from none. Returns 0 and a verdict, or
- * SLUICE_EINVALID for a request out of the ranges above (sluice_validate says why). With a store it may wait for it, at most
- * timeout_us; in a done callback, where nobody would end that wait, it is SLUICE_EBUSY. */
+ * SLUICE_EINVALID for a request out of the ranges above (sluice_validate says why). With a store it may wait for it, at
+ * most timeout_us; in a done callback, where nobody would end that wait, it is SLUICE_EBUSY. */
 SLUICE_API int sluice_check(struct sluice *limiter, const struct sluice_request *request,
                             struct sluice_verdict *ret_verdict);
 
 /* Decides n requests (0 ... SLUICE_BATCH_MAX) in order at one instant, faster than one by one when there are many keys.
  * One bad request, and none is decided: SLUICE_EINVALID, and its index in *ret_bad (n when there are too many
- * requests; may be NULL). With a store all that ask it do so at once and are waited for together; SLUICE_EBUSY as above, and
- * SLUICE_ENOMEM with nothing decided. */
+ * requests; may be NULL). With a store all that ask it do so at once and are waited for together; SLUICE_EBUSY as
+ * above, and SLUICE_ENOMEM with nothing decided. */
 SLUICE_API int sluice_check_batch(struct sluice *limiter, const struct sluice_request *requests, size_t n,
                                   struct sluice_verdict *ret_verdicts, size_t *ret_bad);
 
@@ -287,9 +290,10 @@ typedef void sluice_done_fn(void *ctx);
 
 #define SLUICE_PENDING_MAX 16384 /* decisions of a limiter under way or not taken; one more is degraded at once */
 
-/* As sluice_check, but never waits. Returns SLUICE_OK: decided, done is not called; SLUICE_PENDING: done(ctx) will be called,
- * once and within timeout_us or a little more, on the background thread (perhaps before this returns), and *ret_verdict must
- * stay until then; or SLUICE_EINVALID. The request's strings are not needed any more when this returns.
+/* As sluice_check, but never waits. Returns SLUICE_OK: decided, done is not called; SLUICE_PENDING: done(ctx) will be
+ * called, once and within timeout_us or a little more, on the background thread (perhaps before this returns), and
+ * *ret_verdict must stay until then; or SLUICE_EINVALID. The request's strings are not needed any more when this
+ * returns.
  *
  * While done runs nothing else is decided by the store: it should hand the verdict on and return. It may call
  * sluice_check_async and sluice_check_queued. */
@@ -317,9 +321,9 @@ SLUICE_API int sluice_check_queued(struct sluice *limiter, const struct sluice_r
 /* Takes up to max completions, oldest first; returns how many, 0 when there are none. Never waits. Any thread. */
 SLUICE_API size_t sluice_completions_take(struct sluice *limiter, struct sluice_completion *ret_list, size_t max);
 
-/* A descriptor that is readable while completions wait to be taken, the same at each call. It belongs to the limiter: not to
- * be read, written or closed. Limiters without a store have one too (nothing is ever pending there). Returns it, or SLUICE_EIO
- * when the process may have no more descriptors. */
+/* A descriptor that is readable while completions wait to be taken, the same at each call. It belongs to the limiter:
+ * not to be read, written or closed. Limiters without a store have one too (nothing is ever pending there). Returns it,
+ * or SLUICE_EIO when the process may have no more descriptors. */
 SLUICE_API int sluice_completions_fd(struct sluice *limiter);
 
 /* ---- the policy ------------------------------------------------------------------------------------------------ */
@@ -351,9 +355,9 @@ typedef void sluice_bucket_fn(void *ctx, const struct sluice_bucket *bucket);
 
 /* Calls fn for each bucket that a request of this key (and key type; scope, tier, address and labels where limits
  * separate by them) could meet and that is not whole, over all endpoints when it names no scope. Spends nothing. With a
- * store the buckets there are asked for, which waits as sluice_check does; of a limit that is split each part is a bucket.
- * Returns 0 and how many in *ret_n (may be NULL); SLUICE_EINVALID; SLUICE_EIO when the store did not answer for all of them
- * (the others were told); SLUICE_EBUSY in a done callback; or SLUICE_ENOMEM. */
+ * store the buckets there are asked for, which waits as sluice_check does; of a limit that is split each part is a
+ * bucket. Returns 0 and how many in *ret_n (may be NULL); SLUICE_EINVALID; SLUICE_EIO when the store did not answer for
+ * all of them (the others were told); SLUICE_EBUSY in a done callback; or SLUICE_ENOMEM. */
 SLUICE_API int sluice_inspect(struct sluice *limiter, const struct sluice_request *request, sluice_bucket_fn *fn,
                               void *ctx, size_t *ret_n);
 
@@ -376,7 +380,8 @@ struct sluice_stats {
     uint64_t table_log_entries, table_log_used;
     uint64_t table_log_folded; /* hits that found no room in the log: counted with the newest one, stricter */
 
-    /* The shared tier; 0 without a store. Counted in buckets, of which a request may meet several, but for the first. */
+    /* The shared tier; 0 without a store. Counted in buckets, of which a request may meet several, but for the
+     * first. */
     uint64_t near_rejected; /* requests rejected here, by pre-filter or a known rejection: the store was not asked */
     uint64_t leased;        /* decided out of leased tokens */
     uint64_t asked;         /* decided by the store */

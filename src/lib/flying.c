@@ -48,8 +48,8 @@ void sl_flying_send(struct sl_tier *tier, struct sl_flying *flying)
     }
 }
 
-/* The lane keeps the deadline of what it has begun. What it has not even begun by then (the background thread gets no time,
- * or a callback holds it up) is taken back and decided here. */
+/* The lane keeps the deadline of what it has begun. What it has not even begun by then (the background thread gets no
+ * time, or a callback holds it up) is taken back and decided here. */
 void sl_flying_wait(struct sl_tier *tier, struct sl_flying *flying, size_t n, struct sl_wait *wait)
 {
     unsigned flown = 0;

@@ -10,7 +10,7 @@
 #define BEAT_MS 250u
 #define HURRY_MS 1u /* between looks while sluice_open waits */
 #define TURN_MAX 1024u
-#define END_MS 1000u /* that closing waits for the thread, once it is done with the limiter */
+#define END_MS 700u /* that closing waits for the thread, once it is done with the limiter */
 
 /* ---- on the thread */
 

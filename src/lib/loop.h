@@ -1,5 +1,6 @@
 /* The background thread of a shared tier, and what may outlive the limiter: a name that is being resolved cannot be
- * interrupted, and closing does not wait for it. So all of this is of malloc(3), and the thread frees it when nobody does. */
+ * interrupted, and closing does not wait for it. So all of this is of malloc(3), and the thread frees it when nobody
+ * does. */
 #ifndef SL_LIB_LOOP_H
 #define SL_LIB_LOOP_H
 
@@ -36,7 +37,7 @@ int sl_loop_start(struct sl_loop *loop, char *ret_why, size_t why_size);
 /* Waits until the store decides, at most for_ms. */
 bool sl_loop_wait_ready(struct sl_loop *loop, unsigned for_ms);
 
-/* The mailbox is closed: waits until the thread is done with the limiter, and a second for its end. Frees. */
+/* The mailbox is closed: waits until the thread is done with the limiter, and a little for its end. Frees. */
 void sl_loop_stop(struct sl_loop *loop);
 
 /* Any thread, before it is stopped. */

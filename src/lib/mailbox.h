@@ -1,5 +1,5 @@
-/* What threads of the program ask the background thread to do: a list under a lock, from which they may take back what it
- * has not begun. Order is kept. Any thread. */
+/* What threads of the program ask the background thread to do: a list under a lock, from which they may take back what
+ * it has not begun. Order is kept. Any thread. */
 #ifndef SL_LIB_MAILBOX_H
 #define SL_LIB_MAILBOX_H
 

@@ -1,5 +1,5 @@
-/* Buckets of all instances have the same names when their policies are compiled under the same secret: the fleet's, which
- * is in the store and is heard some time after the limiter is open. */
+/* Buckets of all instances have the same names when their policies are compiled under the same secret: the fleet's,
+ * which is in the store and is heard some time after the limiter is open. */
 #include "lib/tier.h"
 
 #include "base/err.h"

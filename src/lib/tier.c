@@ -212,8 +212,8 @@ bool sl_tier_is_inherited(const struct sl_tier *tier)
     return tier->pid != getpid();
 }
 
-/* What the background thread was in the middle of stays as it was at the fork: the loop, the lane and its sockets, decisions
- * on their way. The fleet's own memory is whole at any time. */
+/* What the background thread was in the middle of stays as it was at the fork: the loop, the lane and its sockets,
+ * decisions on their way. The fleet's own memory is whole at any time. */
 void sl_tier_abandon(struct sl_tier *tier)
 {
     struct sl_alloc alloc = tier->alloc;

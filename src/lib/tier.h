@@ -40,16 +40,16 @@ struct sl_tier {
     bool stopping;
 };
 
-/* Reads the address and its files, and checks the other options. NULL is stored for memory:. Returns 0, SL_EINVALID, SL_EIO
- * or SL_ENOMEM, with a sentence. */
+/* Reads the address and its files, and checks the other options. NULL is stored for memory:. Returns 0, SL_EINVALID,
+ * SL_EIO or SL_ENOMEM, with a sentence. */
 int sl_tier_new(const struct sluice_options *options, const struct sl_alloc *alloc, struct sl_tier **ret_tier,
                 char *ret_why, size_t why_size);
 
 /* Of one that was not started, or was stopped. Accepts NULL. */
 void sl_tier_free(struct sl_tier *tier);
 
-/* Starts the thread and waits for the store as the options say. The handle has its limiter; its policy was compiled from
- * `text`, which is kept, under `secret`. */
+/* Starts the thread and waits for the store as the options say. The handle has its limiter; its policy was compiled
+ * from `text`, which is kept, under `secret`. */
 int sl_tier_start(struct sl_tier *tier, struct sluice *handle, const struct sluice_options *options,
                   struct policy_text *text, const struct sl_secret *secret, char *ret_why, size_t why_size);
 
@@ -74,8 +74,8 @@ void sl_tier_tend(struct sl_tier *tier);
 /* The secret to compile a policy under: the fleet's, else that of the policy in force. Called with kept.lock held. */
 struct sl_secret sl_tier_secret(struct sl_tier *tier);
 
-/* Compiles the policy in force under the fleet's secret and puts it in force, if it is not. False: to be tried again. On the
- * background thread. */
+/* Compiles the policy in force under the fleet's secret and puts it in force, if it is not. False: to be tried again.
+ * On the background thread. */
 bool sl_tier_adopt(struct sl_tier *tier);
 
 #endif

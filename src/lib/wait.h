@@ -1,5 +1,5 @@
-/* A count that one thread waits for until others have brought it to zero. It may lie on the waiter's stack: whoever brings
- * it to zero does not touch it any more. */
+/* A count that one thread waits for until others have brought it to zero. It may lie on the waiter's stack: whoever
+ * brings it to zero does not touch it any more. */
 #ifndef SL_LIB_WAIT_H
 #define SL_LIB_WAIT_H
 

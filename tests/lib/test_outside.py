@@ -95,10 +95,10 @@ def expect_minimal(lines):
 @pytest.mark.parametrize("static", [False, True])
 def test_a_program_builds_with_pkg_config(installed, static, tmp_path):
     prefix, lib = installed
+    # the tree was configured for another prefix: the file finds itself
     env = dict(os.environ, PKG_CONFIG_PATH=str(lib / "pkgconfig"), PKG_CONFIG_SYSROOT_DIR="")
-    # the file was configured for another prefix; a moved tree says so
-    words = ["pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs"] + (["--static"] if static else [])
-    flags = run(*words, "sluice", env=env).split()
+    flags = run("pkg-config", "--cflags", "--libs", *(["--static"] if static else []), "sluice", env=env).split()
+    assert {("-I", prefix / "include"), ("-L", lib)} <= {(f[:2], pathlib.Path(os.path.realpath(f[2:]))) for f in flags}
     if static:
         flags = [str(lib / "libsluice.a") if f == "-lsluice" else f for f in flags]
     run("gcc", SOURCE / "examples/minimal.c", *flags, "-o", tmp_path / "minimal")
@@ -122,6 +122,66 @@ def test_a_program_builds_with_find_package(installed, target, tmp_path):
 
 def test_the_minimal_example_prints_what_it_should():
     expect_minimal(run(BUILD / "examples/example_minimal").splitlines())
+
+
+class Store:
+    """A redis-server of its own, on a UNIX socket."""
+
+    def __init__(self, folder):
+        self.socket = folder / "socket"
+        self.url = f"redis+unix://{self.socket}"
+        self.process = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", folder,
+                                         "--save", "", "--appendonly", "no"], stdout=subprocess.PIPE, text=True)
+        for line in self.process.stdout:
+            if "eady to accept connections" in line or "now ready to accept" in line:
+                break
+        else:
+            raise AssertionError("redis-server does not start")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def store(tmp_path_factory):
+    with Store(tmp_path_factory.mktemp("s")) as s:
+        yield s
+
+
+def test_the_shared_example_counts_on_where_another_stopped(store):
+    program = BUILD / "examples/example_minimal_shared"
+    assert run(program, store.url).splitlines() == [
+        "request 1: allowed (shared), 2 left", "request 2: allowed (shared), 1 left"]
+    first, second = run(program, store.url).splitlines()
+    assert first == "request 1: allowed (shared), 0 left"
+    assert re.fullmatch(r"request 2: rejected \((shared|local)\): rate_limited, again in (19|20) s", second)
+
+
+def test_the_shared_example_says_when_there_is_no_store(tmp_path):
+    r = subprocess.run([BUILD / "examples/example_minimal_shared", f"redis+unix://{tmp_path}/nobody"],
+                       capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0 and "was not reached within" in r.stderr
+    assert [re.sub(r"again in \d+ s", "again in 1 s", l) for l in r.stdout.splitlines()] == [
+        f"request {i}: rejected (degraded): store_unavailable, again in 1 s" for i in (1, 2)]
+
+
+def test_the_poll_loop_example_answers_every_line(store, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\nlimits:\n  - {name: a, rate: 100/300d, coordination: shared}\n")
+    lines = ["one", "two"] * 500 + ["three"]
+    r = subprocess.run([BUILD / "examples/example_shared_async", store.url, policy], input="\n".join(lines) + "\n",
+                       capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    answers = [l.split() for l in r.stdout.splitlines()]
+    assert len(answers) == len(lines)
+    assert {k: sum(a[0] == k and a[1] == "allowed" for a in answers) for k in ("one", "two", "three")} == {
+        "one": 100, "two": 100, "three": 1}
+    assert r.stderr.splitlines()[-1] == "201 allowed, 800 rejected, 0 degraded"
 
 
 class Server:

@@ -1,12 +1,16 @@
-/* The public API when the store is late, silent, gone; when the limiter is closed or reloaded meanwhile; at its bounds. */
+/* The public API when the store is late, silent, gone; when the limiter is closed or reloaded meanwhile; at its
+ * bounds. */
 #include "store.h"
 
+#include <dirent.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define DAY_TEN "version: 1\nlimits:\n  - {name: ten, rate: 10/d, coordination: shared}\n"
@@ -94,8 +98,8 @@ static void wait_for_line(struct lines *lines, int level)
     assert_true(there);
 }
 
-/* Opening does not fail, nor wait longer than it was told; what the store misses is decided by the failure modes; when it
- * comes, it decides. */
+/* Opening does not fail, nor wait longer than it was told; what the store misses is decided by the failure modes; when
+ * it comes, it decides. */
 static void b181_a_store_that_is_late_is_no_failure(void **state)
 {
     struct sluice_options options;
@@ -353,6 +357,81 @@ static void a_stuck_callback_does_not_keep_others_for_ever(void **state)
     sem_destroy(&stuck.leave);
 }
 
+/* ---- a name that is not resolved in time */
+
+static sem_t resolving, resolved;
+
+/* In place of the system's: it hangs, as when no name server answers, and then fails. */
+__attribute__((visibility("default"))) int getaddrinfo(const char *host, const char *service,
+                                                       const struct addrinfo *hints, struct addrinfo **ret_list)
+{
+    (void)host;
+    (void)service;
+    (void)hints;
+    (void)ret_list;
+    sem_post(&resolving);
+    sem_wait(&resolved);
+    return EAI_NONAME;
+}
+
+/* The thread of that name; 0: there is none. */
+static pid_t thread_named(const char *name)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    pid_t thread = 0;
+
+    assert_non_null(tasks);
+    for (struct dirent *e; thread == 0 && (e = readdir(tasks));) {
+        char path[300], comm[32] = "";
+        FILE *file;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+        file = fopen(path, "r");
+        if (!file)
+            continue;
+        if (fgets(comm, sizeof comm, file) && strcmp(strtok(comm, "\n"), name) == 0)
+            thread = atoi(e->d_name);
+        fclose(file);
+    }
+    closedir(tasks);
+    return thread;
+}
+
+static bool runs(pid_t thread)
+{
+    return syscall(SYS_tgkill, getpid(), thread, 0) == 0;
+}
+
+/* The resolver cannot be interrupted: closing leaves it behind, with a thread that ends by itself when it is done. */
+static void closing_does_not_wait_for_a_resolver(void **state)
+{
+    struct sluice_options options = shared_options(&store, DAY_TEN);
+    struct sluice *limiter;
+    pid_t thread = 0;
+
+    (void)state;
+    sem_init(&resolving, 0, 0);
+    sem_init(&resolved, 0, 0);
+    options.store = "redis://no-such-host.test";
+    options.store_wait_ms = SLUICE_NO_WAIT;
+    options.timeout_us = 10000;
+    limiter = open_with(&options);
+    sem_wait(&resolving);
+    for (int i = 0; i < 20000 && thread == 0; i++) {
+        usleep(1000);
+        thread = thread_named("sluice");
+    }
+    assert_true(thread > 0);
+    assert_int_equal(check_key(limiter, "one", 1).source, SLUICE_DEGRADED);
+    sluice_close(&limiter);
+    assert_true(runs(thread));
+    for (int i = 0; i < 16; i++)
+        sem_post(&resolved);
+    for (int i = 0; i < 20000 && runs(thread); i++)
+        usleep(1000);
+    assert_false(runs(thread));
+}
+
 /* ---- what the thread keeps away from */
 
 static void note_signal(int number)
@@ -445,6 +524,7 @@ int main(void)
         TEST(a_reload_leaves_what_is_pending_alone),
         TEST(one_too_many_is_degraded_at_once),
         TEST(a_stuck_callback_does_not_keep_others_for_ever),
+        TEST(closing_does_not_wait_for_a_resolver),
         TEST(signals_are_the_programs),
         TEST(failed_allocations_are_clean_errors),
     };
