@@ -75,16 +75,36 @@ static void add_checks(struct sl_exposition *x, const struct sl_limiter_count *r
     }
 }
 
-static bool add_limits(struct sl_exposition *x, struct sl_limiter *limiter, bool shared)
+static void add_share(void *ctx, const char *limit, double share)
+{
+    struct sl_exposition *x = ctx;
+
+    sl_exposition_begin(x, "");
+    sl_exposition_label(x, "limit", limit);
+    sl_exposition_real(x, share);
+}
+
+static void add_shares(struct sl_exposition *x, struct sl_ratio_watch *ratios, const struct sl_limiter_count *rows,
+                       size_t n)
+{
+    sl_exposition_family(x, "sluice_rejection_ratio", "gauge",
+                         "Share of the decisions of each limit in the last ten seconds that it had no room for, apart "
+                         "from those for want of a store; 0 when there was none.");
+    sl_ratio_watch_shares(ratios, rows, n, add_share, x);
+}
+
+static bool add_limits(struct sl_exposition *x, const struct sl_shared *shared)
 {
     struct sl_limiter_count *rows = malloc(SL_COUNT_ROWS_MAX * sizeof *rows);
     size_t n;
 
     if (!rows)
         return false;
-    n = sl_limiter_counts(limiter, rows, SL_COUNT_ROWS_MAX);
-    add_decisions(x, rows, n, shared);
+    n = sl_limiter_counts(shared->limiter, rows, SL_COUNT_ROWS_MAX);
+    add_decisions(x, rows, n, shared->fleet != NULL);
     add_checks(x, rows, n);
+    if (shared->ratios)
+        add_shares(x, shared->ratios, rows, n);
     free(rows);
     return true;
 }
@@ -115,12 +135,31 @@ static void add_durations(struct sl_exposition *x, const struct sl_limiter_stats
     sl_exposition_int(x, below + stats->duration[SL_DURATION_BUCKETS - 1]);
 }
 
+static void add_anonymous(struct sl_exposition *x, const struct sl_shared *shared, const struct sl_limiter_stats *stats)
+{
+    sl_exposition_family(x, "sluice_anonymous_decisions", "counter", "Decisions about keys that are addresses.");
+    for (int rejected = 0; rejected < 2; rejected++) {
+        sl_exposition_begin(x, "_total");
+        sl_exposition_label(x, "verdict", rejected ? "rejected" : "allowed");
+        sl_exposition_int(x, rejected ? stats->anonymous_rejected : stats->anonymous_allowed);
+    }
+    if (!shared->ratios)
+        return;
+    sl_exposition_family(
+        x, "sluice_anonymous_rejection_ratio", "gauge",
+        "Share of rejections among the decisions about addresses in the last ten seconds; 0 when there "
+        "was none.");
+    sl_exposition_begin(x, "");
+    sl_exposition_real(x, sl_ratio_watch_anonymous(shared->ratios, stats));
+}
+
 static void add_limiter(struct sl_exposition *x, const struct sl_shared *shared)
 {
     struct sl_limiter_stats stats;
 
     sl_limiter_stats(shared->limiter, &stats);
     add_durations(x, &stats);
+    add_anonymous(x, shared, &stats);
     sl_exposition_counter(x, "sluice_unmatched", "Requests that no limit matched.", stats.unmatched);
     sl_exposition_gauge(x, "sluice_policy_version", "Policies put in force since the start, the first included.",
                         stats.reloads + 1);
@@ -243,8 +282,7 @@ void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *reque
 
     out->content_type = x.open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                                        : "text/plain; version=0.0.4; charset=utf-8";
-    if (!add_limits(&x, shared->limiter, shared->fleet != NULL) ||
-        (shared->fleet && !sl_expose_store(&x, shared->fleet))) {
+    if (!add_limits(&x, shared) || (shared->fleet && !sl_expose_store(&x, shared->fleet))) {
         sl_problem(out, 500, "Out of memory.", NULL);
         return;
     }

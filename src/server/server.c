@@ -269,6 +269,7 @@ int sl_server_new(const struct sl_server_options *options, struct sl_limiter *li
     server->shared.fleet = options->fleet;
     server->shared.hooks = options->hooks;
     server->shared.alarms = options->alarms;
+    server->shared.ratios = options->ratios;
     e = build(server, options, ret_why, why_size);
     if (e)
         sl_server_free(&server);

@@ -20,6 +20,7 @@
 
 #include "limiter/limiter.h"
 #include "observe/alarm.h"
+#include "observe/watch_ratio.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,7 +80,8 @@ struct sl_server_options {
      * is decided in the limiter's table. */
     struct sl_fleet *fleet;
     struct sl_server_limits limits;
-    struct sl_alarms *alarms; /* what /metrics shows of them; borrowed until sl_server_free. NULL: nothing */
+    struct sl_alarms *alarms;      /* what /metrics shows of them; borrowed until sl_server_free. NULL: nothing */
+    struct sl_ratio_watch *ratios; /* likewise of shares */
     struct sl_server_hooks hooks;
 };
 

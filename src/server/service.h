@@ -47,7 +47,8 @@ struct sl_shared {
     struct sl_fleet *fleet;    /* NULL: memory */
     uint64_t store_awaited_ns; /* /readyz waits for the store until then, of sl_stopwatch_ns */
     struct sl_alarms *alarms;  /* NULL: none */
-    const char *check_token;   /* NULL: none */
+    struct sl_ratio_watch *ratios;
+    const char *check_token; /* NULL: none */
     const char *admin_token;
     struct sl_server_hooks hooks;
     atomic_bool ready, draining;

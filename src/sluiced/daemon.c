@@ -4,6 +4,7 @@
 #include "limiter/limiter.h"
 #include "server/server.h"
 #include "sluiced/log.h"
+#include "sluiced/look.h"
 #include "sluiced/notify.h"
 #include "sluiced/source.h"
 #include "sluiced/tier.h"
@@ -29,6 +30,7 @@ struct daemon {
     struct sl_tier tier;
     struct sl_source source;
     struct sl_limiter *limiter;
+    struct sl_look look;
     struct sl_server *server;
     struct sl_watch watch;
     uv_loop_t loop;
@@ -166,6 +168,7 @@ static struct sl_server_options server_options(struct daemon *daemon)
     };
     options.fleet = daemon->tier.fleet;
     options.alarms = &daemon->tier.alarms;
+    options.ratios = daemon->look.ratios;
     options.hooks = (struct sl_server_hooks){
         .ctx = daemon, .log = on_server_log, .reload = on_admin_reload, .stopped = on_server_stopped};
     return options;
@@ -219,6 +222,7 @@ static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *wh
 
 static void tear_down_limiter(struct daemon *daemon)
 {
+    sl_look_stop(&daemon->look);
     sl_tier_stop(&daemon->tier);
     sl_limiter_free(daemon->limiter);
     sl_source_fini(&daemon->source);
@@ -237,7 +241,7 @@ static int set_up_server(struct daemon *daemon, char *why, size_t why_size)
     return err;
 }
 
-/* Keeps the count of live buckets current, a share of the table at a time. */
+/* Once a second: keeps the count of live buckets current, a share of the table at a time, and looks for alarms. */
 static void on_scan(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
@@ -246,6 +250,7 @@ static void on_scan(uv_timer_t *timer)
 
     sl_table_stats(table, &stats);
     sl_table_scan(table, stats.slots / SCAN_ROUNDS + 1);
+    sl_look_now(&daemon->look);
 }
 
 static int watch_signal(struct daemon *daemon, uv_signal_t *handle, uv_signal_cb on_signal, int number)
@@ -326,6 +331,11 @@ static int set_up(struct daemon *daemon, bool *ret_fallen_back, char *why, size_
     if (err)
         return err;
     err = sl_tier_start(&daemon->tier, daemon->limiter, &daemon->source, &daemon->loop, why, why_size);
+    if (!err) {
+        err = sl_look_start(&daemon->look, daemon->limiter, &daemon->tier, &daemon->log);
+        if (err)
+            snprintf(why, why_size, "%s", sl_err_text(err));
+    }
     if (!err)
         err = set_up_server(daemon, why, why_size);
     if (!err) {

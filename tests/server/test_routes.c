@@ -307,13 +307,70 @@ static void metrics_count_decisions(void **state)
     door_close(&d);
 }
 
+static void ignore(void *ctx, bool serious, const char *line)
+{
+    (void)ctx;
+    (void)serious;
+    (void)line;
+}
+
+/* Gives the door what the daemon would: alarms, and the watch of shares. */
+static void open_watch(struct door *d, struct sl_alarms *alarms)
+{
+    struct sl_teller teller = {.alarms = alarms, .say = ignore};
+    struct sl_alloc alloc = sl_alloc_system();
+
+    sl_alarms_init(alarms);
+    assert_int_equal(sl_ratio_watch_new(&alloc, &teller, 0, &d->shared.ratios), 0);
+    d->shared.alarms = alarms;
+}
+
+static void close_watch(struct door *d)
+{
+    sl_ratio_watch_free(d->shared.ratios);
+    sl_alarms_fini(d->shared.alarms);
+}
+
+static void metrics_show_shares_and_alarms(void **state)
+{
+    struct door d;
+    struct sl_alarms alarms;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    open_watch(&d, &alarms);
+    for (int i = 0; i < 4; i++) {
+        door_ask(&d, "POST /check\n\n{\"key\":\"192.0.2.1\",\"keyType\":\"address\"}");
+        door_ask(&d, "POST /check\n\n{\"key\":\"k\",\"cost\":5}");
+    }
+    sl_alarm_raise(&alarms, SL_ALARM_TABLE_FULL, 1);
+    assert_int_equal(door_ask_admin(&d, "GET /metrics"), 200);
+    assert_non_null(strstr(door_body(&d), "\nsluice_rejection_ratio{limit=\"free\"} 0.5\n"));
+    assert_non_null(strstr(door_body(&d), "\nsluice_rejection_ratio{limit=\"addresses\"} 0.25\n"));
+    assert_null(strstr(door_body(&d), "\nsluice_rejection_ratio{limit=\"\"}"));
+    assert_non_null(strstr(door_body(&d), "\nsluice_anonymous_rejection_ratio 0.25\n"));
+    assert_non_null(strstr(door_body(&d), "\nsluice_anonymous_decisions_total{verdict=\"rejected\"} 1\n"));
+    assert_non_null(strstr(door_body(&d), "\nsluice_alarm{kind=\"table_full\"} 1\n"));
+    for (unsigned i = 0; i < SL_ALARMS; i++) {
+        char line[128];
+
+        snprintf(line, sizeof line, "\nsluice_alarm{kind=\"%s\"} %d\n", sl_alarm_name((enum sl_alarm)i),
+                 i == SL_ALARM_TABLE_FULL);
+        assert_non_null(strstr(door_body(&d), line));
+    }
+    close_watch(&d);
+    door_close(&d);
+}
+
 static void b146_one_help_and_type_a_family(void **state)
 {
     struct door d;
+    struct sl_alarms alarms;
     const char *body;
 
     (void)state;
     door_open(&d, LIMITS);
+    open_watch(&d, &alarms);
     door_ask_admin(&d, "GET /metrics");
     body = door_body(&d);
     assert_int_equal(count_lines(body, "# HELP "), count_lines(body, "# TYPE "));
@@ -324,17 +381,20 @@ static void b146_one_help_and_type_a_family(void **state)
         snprintf(prefix, sizeof prefix, "# TYPE %s ", name);
         assert_int_equal(count_lines(body, prefix), 1);
     }
+    close_watch(&d);
     door_close(&d);
 }
 
 static void b147_requests_add_no_series(void **state)
 {
     struct door d;
+    struct sl_alarms alarms;
     char text[256];
     unsigned before;
 
     (void)state;
     door_open(&d, LIMITS);
+    open_watch(&d, &alarms);
     door_ask_admin(&d, "GET /metrics");
     before = count_lines(door_body(&d), "sluice_");
     for (int i = 0; i < 2000; i++) {
@@ -347,6 +407,7 @@ static void b147_requests_add_no_series(void **state)
     door_ask_admin(&d, "GET /metrics");
     assert_int_equal(count_lines(door_body(&d), "sluice_"), before);
     assert_null(strstr(door_body(&d), "k17"));
+    close_watch(&d);
     door_close(&d);
 }
 
@@ -389,6 +450,7 @@ int main(void)
         cmocka_unit_test(reload_asks_the_daemon),
         cmocka_unit_test(the_policy_is_shown_with_its_hash),
         cmocka_unit_test(metrics_count_decisions),
+        cmocka_unit_test(metrics_show_shares_and_alarms),
         cmocka_unit_test(b146_one_help_and_type_a_family),
         cmocka_unit_test(b147_requests_add_no_series),
         cmocka_unit_test(openapi_describes_every_route),
