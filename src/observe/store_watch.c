@@ -14,12 +14,15 @@
 enum kind { CONNECTION, BREAKER, FAILOVER, TOPOLOGY, FINDING, KINDS };
 enum state { UNKNOWN, GOOD, BAD };
 
+_Static_assert(SL_RESULTS <= 32, "a bit each");
+
 struct row {
     enum kind kind;
     char store[SL_ENDPOINT_TEXT_MAX * 2];
     char name[SL_ENDPOINT_TEXT_MAX]; /* the shard's; of a finding, its text */
     enum state state;
-    bool said; /* anything yet */
+    uint32_t causes; /* of a CONNECTION that is BAD: those told since, a bit each */
+    bool said;       /* anything yet */
     uint64_t said_us;
     unsigned kept; /* changes since it was said */
     enum sl_store_say severity;
@@ -93,8 +96,8 @@ static void say(struct sl_store_watch *watch, struct row *row, uint64_t now_us)
     char line[LINE_MAX_BYTES];
     size_t used = (size_t)snprintf(line, sizeof line, "store %s", row->store);
 
-    /* A single server's name is its address. */
-    if (row->kind != FINDING && row->name[0] && !strstr(row->store, row->name))
+    /* A single server's name is its address; of several in the address it must be said which. */
+    if (row->kind != FINDING && row->name[0] && (strchr(row->store, ',') || !strstr(row->store, row->name)))
         used += (size_t)snprintf(line + used, sizeof line - used, ": %s", row->name);
     used += (size_t)snprintf(line + used, sizeof line - used, ": %s", row->text);
     if (row->kept > 1)
@@ -115,13 +118,23 @@ static void change(struct sl_store_watch *watch, struct row *row, enum state sta
         say(watch, row, now_us);
 }
 
+/* An outage is one state, but not one cause: after the connection was lost, the password may turn out to be another one now.
+ * Each cause is told once. */
+static bool is_known_outage(const struct row *row, const struct sl_client_event *event)
+{
+    return row->state == BAD && row->causes >> event->cause & 1;
+}
+
 static void on_connection(struct sl_store_watch *watch, struct row *row, const struct sl_client_event *event,
                           uint64_t now_us)
 {
     enum state state = event->good ? GOOD : BAD;
 
-    if (state == row->state)
+    if (event->good ? row->state == GOOD : is_known_outage(row, event))
         return;
+    if (row->state != BAD)
+        row->causes = 0;
+    row->causes |= event->good ? 0 : UINT32_C(1) << event->cause;
     if (event->good)
         snprintf(row->text, sizeof row->text, "%s", event->text);
     else

@@ -1,6 +1,7 @@
 #include "store/client_state.h"
 
 #include "base/err.h"
+#include "store/tls.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -89,13 +90,29 @@ static int check(const struct sl_client_config *config, char *why, size_t why_si
     return SL_EINVALID;
 }
 
+/* They are read again whenever a connection is made: a certificate may be renewed. But one that cannot be used from the
+ * start is a mistake in the address. */
+static int check_files(const struct sl_tls_options *tls, char *why, size_t why_size)
+{
+    struct sl_tls_keys *keys;
+    char reason[256];
+
+    if (!tls->ca[0] && !tls->cert[0] && !tls->key[0])
+        return 0;
+    keys = sl_tls_keys_new(tls, reason, sizeof reason);
+    if (!keys) {
+        snprintf(why, why_size, "store: %s", reason);
+        return SL_EINVALID;
+    }
+    sl_tls_keys_free(keys);
+    return 0;
+}
+
 static int set_up(struct sl_client *client)
 {
     const struct sl_net *net = client->config.net;
-    const struct sl_store_url *url = client->config.url;
 
-    client->tls = (struct sl_tls_options){.ca = url->ca, .cert = url->cert, .key = url->key, .insecure = url->insecure};
-    client->topology = topology_of(url->kind);
+    client->topology = topology_of(client->config.url->kind);
     sl_list_init(&client->free);
     sl_list_init(&client->deadlines);
     sl_list_init(&client->homeless);
@@ -113,6 +130,7 @@ static int set_up(struct sl_client *client)
 int sl_client_new(const struct sl_client_config *config, struct sl_client **ret_client, char *why, size_t why_size)
 {
     struct sl_client *client = sl_calloc(config->alloc, 1, sizeof *client);
+    const struct sl_store_url *url = config->url;
     int err;
 
     snprintf(why, why_size, "store: out of memory");
@@ -121,7 +139,9 @@ int sl_client_new(const struct sl_client_config *config, struct sl_client **ret_
     client->config = *config;
     set_defaults(&client->config);
     pthread_mutex_init(&client->lock, NULL);
+    client->tls = (struct sl_tls_options){.ca = url->ca, .cert = url->cert, .key = url->key, .insecure = url->insecure};
     err = check(&client->config, why, why_size);
+    err = err ? err : check_files(&client->tls, why, why_size);
     if (err) {
         pthread_mutex_destroy(&client->lock);
         sl_free(config->alloc, client);

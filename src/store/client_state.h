@@ -23,6 +23,7 @@ struct sl_node {
     uint16_t index;
     bool up; /* what was last told of its connection */
     bool told_down;
+    enum sl_result told_cause;
     bool owns_slots; /* while a new map is made */
     char name[SL_ENDPOINT_TEXT_MAX];
     struct sl_conn conn;

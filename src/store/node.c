@@ -85,7 +85,7 @@ struct sl_conn_config sl_client_conn_config(struct sl_client *client)
     };
 }
 
-/* Tells each change once: a server that stays away is dialled often, and is one event. */
+/* Tells each change once: a server that stays away is dialled often, and is one event until another cause keeps it away. */
 static void on_changed(void *owner, struct sl_conn *conn)
 {
     struct sl_node *node = owner;
@@ -97,10 +97,11 @@ static void on_changed(void *owner, struct sl_conn *conn)
         event.good = true;
         event.text = conn->has_module ? "connected; the server has the module" : "connected";
         node->client->reached = true;
-    } else if (!up && (node->up || !node->told_down)) {
+    } else if (!up && (node->up || !node->told_down || node->told_cause != conn->cause)) {
         event.happening = SL_CLIENT_DISCONNECTED;
         event.cause = conn->cause;
         event.text = conn->why;
+        node->told_cause = conn->cause;
     }
     node->told_down = !up;
     node->up = up;

@@ -128,6 +128,36 @@ static void a_storm_is_one_line_a_second_and_ends_with_the_truth(void **state)
     tear_down(&b);
 }
 
+static void disconnected(struct bench *bench, enum sl_result cause, const char *text, uint64_t now_us)
+{
+    tell_at(bench, "redis+cluster://a:1,b:2,c:3",
+            (struct sl_client_event){
+                .happening = SL_CLIENT_DISCONNECTED, .shard = "b:2", .good = false, .cause = cause, .text = text},
+            now_us);
+}
+
+static void each_cause_of_an_outage_is_told_once(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b);
+    for (unsigned i = 0; i < 100; i++) {
+        disconnected(&b, SL_RESULT_UNREACHABLE, "closed", START + i * 2 * S);
+        disconnected(&b, SL_RESULT_WRONGPASS, "WRONGPASS", START + (i * 2 + 1) * S);
+    }
+    assert_int_equal(b.n, 2);
+    assert_string_equal(b.line, "store redis+cluster://a:1,b:2,c:3: b:2: no connection (wrongpass): WRONGPASS");
+    tell_at(
+        &b, "redis+cluster://a:1,b:2,c:3",
+        (struct sl_client_event){.happening = SL_CLIENT_CONNECTED, .shard = "b:2", .good = true, .text = "connected"},
+        START + 300 * S);
+    assert_int_equal(b.n, 3);
+    disconnected(&b, SL_RESULT_WRONGPASS, "WRONGPASS", START + 302 * S);
+    assert_int_equal(b.n, 4);
+    tear_down(&b);
+}
+
 static void the_way_of_a_breaker_is_two_lines_and_one_alarm(void **state)
 {
     struct bench b;
@@ -269,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loops_that_see_the_same_are_one_line),
         cmocka_unit_test(a_storm_is_one_line_a_second_and_ends_with_the_truth),
+        cmocka_unit_test(each_cause_of_an_outage_is_told_once),
         cmocka_unit_test(the_way_of_a_breaker_is_two_lines_and_one_alarm),
         cmocka_unit_test(a_failover_is_told_once_for_all_loops),
         cmocka_unit_test(a_store_out_of_reach_is_an_alarm_after_the_start),

@@ -1,6 +1,7 @@
 /* The client against real servers: TCP, UNIX sockets, TLS, users, databases, restarts and everything a server says no
  * with. */
 #include "rig.h"
+#include "base/err.h"
 #include "store/codec.h"
 #include "store/script.h"
 
@@ -424,6 +425,16 @@ static void tls_is_refused(const char *address, const char *reason)
     rig_close(&rig);
 }
 
+static void is_refused_at_once(const char *url, const char *text)
+{
+    char why[256];
+
+    rig_init(&rig, url);
+    assert_int_equal(sl_client_new(&rig.config, &rig.client, why, sizeof why), SL_EINVALID);
+    assert_non_null(strstr(why, text));
+    rig_close(&rig);
+}
+
 static void test_tls(void **state)
 {
     static char folder[] = "/tmp/sluice-tls-XXXXXX", port[8], cert[64], key[64], ca[64], rest[512];
@@ -458,7 +469,7 @@ static void test_tls(void **state)
     assert_true(rig_wait_until(&rig, told_disconnected, NULL));
     rig_close(&rig);
     snprintf(rest, sizeof rest, "?ca=%s/none.pem", folder);
-    tls_is_refused(tcp_address("rediss", ":pw@localhost", tls_port, rest), "none.pem");
+    is_refused_at_once(tcp_address("rediss", ":pw@localhost", tls_port, rest), "none.pem");
     snprintf(rest, sizeof rest, "?verify=no&cert=%s/client.pem&key=%s/client.key", folder, folder);
     open_at(tcp_address("rediss", ":pw@[::1]", tls_port, rest));
     rig_run_ms(&rig, 1);
