@@ -54,7 +54,7 @@ def test_all_or_nothing_over_two_stores(fleet):
 
 def test_one_store_fails_alone(fleet):
     """The whale's store stands still: the whale's limits follow their failure modes, everybody else notices nothing. And the other way round."""
-    main, own, (one, _) = start(fleet, "--timeout", "50ms")
+    main, own, (one, _) = start(fleet, "--timeout", "200ms")
     own.freeze()
     until(lambda: one.verdict("whale", scope="api")["source"] == "degraded", "the whale's store is missed")
     for i in range(50):
