@@ -168,7 +168,7 @@ typedef void *sluice_realloc_fn(void *ctx, void *p, size_t size);
 typedef uint64_t sluice_clock_fn(void *ctx);
 
 /* One message for a log, without newline. Called from any thread, the background thread too (what happens to the
- * store), never while the library decides. */
+ * store), never while the library decides. Must not call the library. */
 enum sluice_log_level { SLUICE_LOG_ERROR, SLUICE_LOG_WARNING, SLUICE_LOG_INFO };
 typedef void sluice_log_fn(void *ctx, int level, const char *message);
 

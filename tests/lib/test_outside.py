@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -127,11 +128,12 @@ def test_the_minimal_example_prints_what_it_should():
 class Store:
     """A redis-server of its own, on a UNIX socket."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *options):
         self.socket = folder / "socket"
         self.url = f"redis+unix://{self.socket}"
         self.process = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", folder,
-                                         "--save", "", "--appendonly", "no"], stdout=subprocess.PIPE, text=True)
+                                         "--save", "", "--appendonly", "no", *options],
+                                        stdout=subprocess.PIPE, text=True)
         for line in self.process.stdout:
             if "eady to accept connections" in line or "now ready to accept" in line:
                 break
@@ -160,6 +162,27 @@ def test_the_shared_example_counts_on_where_another_stopped(store):
     first, second = run(program, store.url).splitlines()
     assert first == "request 1: allowed (shared), 0 left"
     assert re.fullmatch(r"request 2: rejected \((shared|local)\): rate_limited, again in (19|20) s", second)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_the_shared_example_over_tls(tmp_path):
+    cert, key, port = tmp_path / "cert.pem", tmp_path / "key.pem", free_port()
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+        "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert)
+    with Store(tmp_path, "--tls-port", str(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients",
+               "no", "--bind", "127.0.0.1"):
+        program, at = BUILD / "examples/example_minimal_shared", f"rediss://127.0.0.1:{port}"
+        assert run(program, f"{at}?ca={cert}").splitlines() == [
+            "request 1: allowed (shared), 2 left", "request 2: allowed (shared), 1 left"]
+        # a certificate that nobody vouches for is no store
+        untrusted = subprocess.run([program, at], capture_output=True, text=True, timeout=60)
+        assert "(degraded)" in untrusted.stdout and "(shared)" not in untrusted.stdout
+        assert "certificate" in untrusted.stderr
 
 
 def test_the_shared_example_says_when_there_is_no_store(tmp_path):

@@ -390,7 +390,7 @@ static pid_t thread_named(const char *name)
         if (!file)
             continue;
         if (fgets(comm, sizeof comm, file) && strcmp(strtok(comm, "\n"), name) == 0)
-            thread = atoi(e->d_name);
+            thread = (pid_t)strtol(e->d_name, NULL, 10);
         fclose(file);
     }
     closedir(tasks);
