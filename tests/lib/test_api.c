@@ -500,6 +500,22 @@ static void every_failed_allocation_is_a_clean_error(void **state)
     assert_int_equal(allocator.outstanding, 0);
 }
 
+/* The most keys are more than a log can have entries: the default is what it can have. It is told by what fails next. */
+static void the_largest_table_is_no_bad_option(void **state)
+{
+    uint64_t now_us = T0_US;
+    struct allocator allocator = {.fail_at = 1};
+    struct sluice_options options = options_for(TEN, &now_us);
+
+    (void)state;
+    options.realloc = counting_realloc;
+    options.realloc_ctx = &allocator;
+    options.table_keys = UINT64_C(1) << 32;
+    assert_int_equal(sluice_open(&options, NULL, NULL, 0), SLUICE_ENOMEM);
+    options.table_keys++;
+    assert_int_equal(sluice_open(&options, NULL, NULL, 0), SLUICE_EINVALID);
+}
+
 static void codes_and_names_have_texts(void **state)
 {
     (void)state;
@@ -540,6 +556,7 @@ int main(void)
         cmocka_unit_test(a_table_file_outlives_the_limiter),
         cmocka_unit_test(limiters_share_nothing_else),
         cmocka_unit_test(every_failed_allocation_is_a_clean_error),
+        cmocka_unit_test(the_largest_table_is_no_bad_option),
         cmocka_unit_test(codes_and_names_have_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
