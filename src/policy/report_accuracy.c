@@ -86,12 +86,14 @@ static void synced_accuracy(const struct sl_item *item, unsigned n, struct sl_ac
     uint64_t share = tokens > shape->limit ? shape->limit : tokens < 1 ? 1 : (uint64_t)tokens;
 
     a->kind = SL_ACCURACY_OVER;
-    a->formula = "share + (instances - 1) + share x joining, share = max(1, floor(COUNT x interval / PERIOD))";
+    a->formula = "share + (instances - 1) + first x joining, share = max(1, floor(COUNT x interval / PERIOD)), "
+                 "first = max(1, floor(share / instances))";
     a->tokens = share + (n - 1);
-    snprintf(a->numbers, sizeof a->numbers, "%" PRIu64 " + (%u - 1) + %" PRIu64 " x joining", share, n, share);
+    snprintf(a->numbers, sizeof a->numbers, "%" PRIu64 " + (%u - 1) + %" PRIu64 " x joining", share, n,
+             share / n ? share / n : 1);
     snprintf(a->also, sizeof a->also,
-             "the long-run rate never; shares are settled every %" PRIu64 " ms, and an instance that joins has a whole "
-             "one until then",
+             "the long-run rate never; shares are settled every %" PRIu64 " ms, and an instance that joins begins with "
+             "an even one",
              interval_us / SL_MS_US);
 }
 

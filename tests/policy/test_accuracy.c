@@ -54,7 +54,9 @@ struct row {
 
 #define LEASED "instances x max(1, floor(2 % x limit / instances))"
 #define SPLIT "limit - 2 x floor(limit / parts) + 2 x (cost - 1)"
-#define SYNCED "share + (instances - 1) + share x joining, share = max(1, floor(COUNT x interval / PERIOD))"
+#define SYNCED                                                                                              \
+    "share + (instances - 1) + first x joining, share = max(1, floor(COUNT x interval / PERIOD)), first = " \
+    "max(1, floor(share / instances))"
 #define AUTO "instances x floor(2 % x limit / instances)"
 
 static const struct row rows[] = {
@@ -76,7 +78,7 @@ static const struct row rows[] = {
      "103 - 2 x floor(103 / 2) + 2 x (1 - 1)", 1, "never over"},
     {"split", "rate: 100/m, coordination: split, split: 2", 1000000000, 1, "early", SPLIT,
      "100 - 2 x floor(100 / 2) + 2 x (1000000000 - 1)", 100, "a cost above 50 fits in no part"},
-    {"synced", "rate: 1000/s, coordination: synced", -1, 4, "over", SYNCED, "250 + (4 - 1) + 250 x joining", 253,
+    {"synced", "rate: 1000/s, coordination: synced", -1, 4, "over", SYNCED, "250 + (4 - 1) + 62 x joining", 253,
      "every 250 ms"},
     {"synced", "rate: 60/m, coordination: synced, sync: {interval: 1s}", -1, 1, "over", SYNCED,
      "1 + (1 - 1) + 1 x joining", 1, "every 1000 ms"},
