@@ -33,7 +33,7 @@ static int check_namespace(const char *ns, char *why, size_t why_size)
 
     if (len >= 1 && len <= SL_NAMESPACE_MAX && !strpbrk(ns, "{}"))
         return 0;
-    snprintf(why, why_size, "the namespace must have 1 to %u bytes and no braces", SL_NAMESPACE_MAX);
+    snprintf(why, why_size, "the namespace must have 1 to %d bytes and no braces", SL_NAMESPACE_MAX);
     return SL_EINVALID;
 }
 

@@ -50,8 +50,8 @@ struct worker {
     struct sl_alloc alloc;
     struct sl_lane *lane;
     unsigned keys, to_do, open;
-    uint64_t allowed, degraded;
     bool stopped;
+    uint64_t allowed, degraded;
     struct decision {
         struct worker *worker;
         bool open;

@@ -449,13 +449,18 @@ static void add_target(char *text)
 static void add_mix(const char *text)
 {
     struct mix *m = &load.mixes[load.n_mixes];
+    char words[5][128] = {"", "", "", "", "1"};
 
-    m->cost = 1;
     if (load.n_mixes == MIXES_MAX ||
-        sscanf(text, "%u %127s %u %127s %u", &m->weight, m->key, &m->n, m->scope, &m->cost) < 3) {
+        sscanf(text, "%127s %127s %127s %127s %127s", words[0], words[1], words[2], words[3], words[4]) < 3) {
         fprintf(stderr, "fleet_load: bad mix %s\n", text);
         exit(2);
     }
+    m->weight = (unsigned)strtoul(words[0], NULL, 10);
+    snprintf(m->key, sizeof m->key, "%s", words[1]);
+    m->n = (unsigned)strtoul(words[2], NULL, 10);
+    snprintf(m->scope, sizeof m->scope, "%s", words[3]);
+    m->cost = (unsigned)strtoul(words[4], NULL, 10);
     if (!strcmp(m->scope, "-"))
         m->scope[0] = '\0';
     load.weights += m->weight;
@@ -488,7 +493,7 @@ static void read_arguments(int argc, char **argv)
 
 static void *allocate(size_t n, size_t size)
 {
-    void *p = calloc(n, size);
+    void *p = calloc(n ? n : 1, size);
 
     if (!p)
         die("calloc");

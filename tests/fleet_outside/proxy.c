@@ -84,11 +84,13 @@ static void die(const char *what)
 
 static bool read_address(const char *text, struct sockaddr_in *ret)
 {
+    const char *colon = strrchr(text, ':');
+    unsigned long port = colon ? strtoul(colon + 1, NULL, 10) : 0;
     char host[64];
-    unsigned port;
 
-    if (sscanf(text, "%63[^:]:%u", host, &port) != 2 || port > 65535)
+    if (!colon || (size_t)(colon - text) >= sizeof host || port == 0 || port > 65535)
         return false;
+    snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
     ret->sin_family = AF_INET;
     ret->sin_port = htons((uint16_t)port);
     return inet_pton(AF_INET, host, &ret->sin_addr) == 1;
@@ -312,13 +314,11 @@ static unsigned count_pairs(void)
 
 static bool obey(const char *line)
 {
-    unsigned long number;
-
     if (!strcmp(line, "pass")) {
         proxy.delay_us = 0;
         set_mode(PASS);
-    } else if (sscanf(line, "delay %lu", &number) == 1) {
-        proxy.delay_us = number;
+    } else if (!strncmp(line, "delay ", 6)) {
+        proxy.delay_us = strtoul(line + 6, NULL, 10);
         set_mode(PASS);
     } else if (!strcmp(line, "drop")) {
         set_mode(DROP);
@@ -328,9 +328,9 @@ static bool obey(const char *line)
         set_mode(REFUSE);
     } else if (!strcmp(line, "reset")) {
         end_pairs();
-    } else if (sscanf(line, "cut %lu", &number) == 1) {
+    } else if (!strncmp(line, "cut ", 4)) {
         for (unsigned i = 0; i < PAIRS_MAX; i++)
-            proxy.pairs[i].reply_left = (int64_t)number;
+            proxy.pairs[i].reply_left = strtol(line + 4, NULL, 10);
     } else if (!strncmp(line, "to ", 3)) {
         return read_address(line + 3, &proxy.to);
     } else {

@@ -104,14 +104,15 @@ static void what_is_no_utf8_is_replaced(void **state)
 /* ... also where it is cut. */
 static void a_cut_message_is_still_utf8(void **state)
 {
+    static const char euro[3] = {'\xe2', '\x82', '\xac'};
     char message[3000] = "", quoted[64];
     json_t *json;
 
     (void)state;
     for (size_t shift = 0; shift < 4; shift++) {
         memset(message, 'x', shift);
-        for (size_t i = shift; i + 3 < sizeof message; i += 3)
-            memcpy(message + i, "\xe2\x82\xac", 3);
+        for (size_t i = shift; i + sizeof euro < sizeof message; i += sizeof euro)
+            memcpy(message + i, euro, sizeof euro);
         sl_log_quote(message, quoted, sizeof quoted);
         json = json_loads(quoted, JSON_DECODE_ANY, NULL);
         assert_non_null(json);
