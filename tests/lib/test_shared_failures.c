@@ -484,7 +484,7 @@ static void failed_allocations_are_clean_errors(void **state)
 
     (void)state;
     options.store_wait_ms = 1;
-    for (uint64_t n = 1; n < 400 && opened < 40; n++) {
+    for (uint64_t n = 1; n < 400 && opened < 25; n++) {
         struct allocator allocator = {.fail_at = n};
         struct sluice *limiter = NULL;
         int err;
