@@ -353,11 +353,11 @@ struct sluice_bucket {
 };
 typedef void sluice_bucket_fn(void *ctx, const struct sluice_bucket *bucket);
 
-/* Calls fn for each bucket that a request of this key (and key type; scope, tier, address and labels where limits
- * separate by them) could meet and that is not whole, over all endpoints when it names no scope. Spends nothing. With a
- * store the buckets there are asked for, which waits as sluice_check does; of a limit that is split each part is a
- * bucket. Returns 0 and how many in *ret_n (may be NULL); SLUICE_EINVALID; SLUICE_EIO when the store did not answer for
- * all of them (the others were told); SLUICE_EBUSY in a done callback; or SLUICE_ENOMEM. */
+/* Calls fn (may be NULL) for each bucket that a request of this key (and key type; scope, tier, address and labels
+ * where limits separate by them) could meet and that is not whole, over all endpoints when it names no scope. Spends
+ * nothing. With a store the buckets there are asked for, which waits as sluice_check does; of a limit that is split
+ * each part is a bucket. Returns 0 and how many in *ret_n (may be NULL); SLUICE_EINVALID; SLUICE_EIO when the store did
+ * not answer for all of them (the others were told); SLUICE_EBUSY in a done callback; or SLUICE_ENOMEM. */
 SLUICE_API int sluice_inspect(struct sluice *limiter, const struct sluice_request *request, sluice_bucket_fn *fn,
                               void *ctx, size_t *ret_n);
 

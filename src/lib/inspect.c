@@ -15,6 +15,8 @@ static void pass_bucket(void *ctx, const struct sl_bucket_info *info)
     const struct bucket_call *call = ctx;
     struct sluice_bucket bucket;
 
+    if (!call->fn)
+        return;
     sl_bucket_public(info, &bucket);
     call->fn(call->ctx, &bucket);
 }

@@ -368,6 +368,9 @@ static void buckets_are_shown_and_reset(void **state)
     assert_int_equal(sluice_inspect(limiter, &request, sum_up, &left, &n), 0);
     assert_int_equal(n, 1);
     assert_int_equal(left, 7);
+    n = 0;
+    assert_int_equal(sluice_inspect(limiter, &request, NULL, NULL, &n), 0);
+    assert_int_equal(n, 1);
     assert_int_equal(sluice_inspect(limiter, &bad, sum_up, &left, &n), SLUICE_EINVALID);
     assert_int_equal(sluice_reset(limiter, &bad, &n), SLUICE_EINVALID);
     assert_int_equal(n, 1);
