@@ -2,8 +2,8 @@
  *
  *     http_server POLICY [PORT]      (port 0: any free one)
  *
- * Prints the address it listens on, then serves until SIGINT or SIGTERM; SIGHUP reloads the policy. Callers are known by
- * their X-Api-Key header, else by their address. What is asked for is `METHOD /path`. */
+ * Prints the address it listens on, then serves until SIGINT or SIGTERM; SIGHUP reloads the policy. Callers are known
+ * by their X-Api-Key header, else by their address. What is asked for is `METHOD /path`. */
 #include <sluice/sluice.h>
 
 #include <arpa/inet.h>
