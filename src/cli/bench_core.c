@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "limiter/limiter.h"
+#include "observe/top.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -14,10 +15,13 @@
 #define KEY_LEN 16
 
 enum subject {
-    FLOOR,      /* hash, clock and one compare-and-swap on a flat array, one hot slot */
-    HOT,        /* a hot key, allowed */
-    REJECTED,   /* the same, rejected */
+    FLOOR,    /* hash, clock and one compare-and-swap on a flat array, one hot slot */
+    HOT,      /* a hot key, allowed */
+    REJECTED, /* the same, rejected */
+    HOT_SEEN, /* both again, while the hottest keys are followed (observe/top.h) */
+    REJECTED_SEEN,
     FEW,        /* 10 limits, keys in turn */
+    FEW_SEEN,   /* and while the hottest keys are followed */
     MANY,       /* 10,000 limits, the same keys */
     WIDE_FLOOR, /* the floor over as many slots as keys, in batches with prefetch */
     WIDE,       /* batches of 16 over all keys */
@@ -27,6 +31,7 @@ enum subject {
 /* One hot key against one limiter. */
 struct hot {
     struct sl_limiter *limiter;
+    struct sl_top *top; /* NULL: they are not followed */
     struct sluice_request request;
 };
 
@@ -229,6 +234,19 @@ static bool open_hot(struct hot *hot, unsigned n_limits, const char *rate)
     return hot->limiter != NULL;
 }
 
+static bool follow(struct hot *hot)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+
+    return sl_top_new(&alloc, hot->limiter, &hot->top) == 0;
+}
+
+static void close_hot(struct hot *hot)
+{
+    sl_top_free(hot->top);
+    sl_limiter_free(hot->limiter);
+}
+
 static bool open_turns(struct turns *turns, unsigned n_limits, const char *rate)
 {
     for (unsigned i = 0; i < TURN_KEYS; i++)
@@ -251,7 +269,11 @@ static bool open_wide(struct wide *wide, unsigned n_limits, uint64_t n_keys)
 
 static json_t *ratios_json(const struct bench_subject *s, unsigned rounds)
 {
-    return json_pack("{s:f,s:f,s:f,s:f}", "hotToFloor", bench_subject_ratio(&s[HOT], &s[FLOOR], rounds), "batchToFloor",
+    return json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "hotFollowedToNot",
+                     bench_subject_ratio(&s[HOT_SEEN], &s[HOT], rounds), "rejectedFollowedToNot",
+                     bench_subject_ratio(&s[REJECTED_SEEN], &s[REJECTED], rounds), "turnsFollowedToNot",
+                     bench_subject_ratio(&s[FEW_SEEN], &s[FEW], rounds), "hotToFloor",
+                     bench_subject_ratio(&s[HOT], &s[FLOOR], rounds), "batchToFloor",
                      bench_subject_ratio(&s[WIDE], &s[WIDE_FLOOR], rounds), "rejectedToAllowed",
                      bench_subject_ratio(&s[REJECTED], &s[HOT], rounds), "tenThousandLimitsToTen",
                      bench_subject_ratio(&s[MANY], &s[FEW], rounds));
@@ -280,6 +302,9 @@ static int report(const struct core_values *values, const struct bench_subject *
     printf("  %8.2f     batch to its floor\n", bench_subject_ratio(&s[WIDE], &s[WIDE_FLOOR], rounds));
     printf("  %8.2f     rejection to acceptance\n", bench_subject_ratio(&s[REJECTED], &s[HOT], rounds));
     printf("  %8.2f     10,000 limits to 10\n", bench_subject_ratio(&s[MANY], &s[FEW], rounds));
+    printf("  %8.2f     hot key followed to not\n", bench_subject_ratio(&s[HOT_SEEN], &s[HOT], rounds));
+    printf("  %8.2f     rejected key followed to not\n", bench_subject_ratio(&s[REJECTED_SEEN], &s[REJECTED], rounds));
+    printf("  %8.2f     512 keys followed to not\n", bench_subject_ratio(&s[FEW_SEEN], &s[FEW], rounds));
     printf("\n  %8.1f     bytes of table for each of %llu keys; %llu evictions\n",
            (double)stats.bytes / (double)values->keys, (unsigned long long)values->keys,
            (unsigned long long)stats.evictions);
@@ -291,15 +316,18 @@ static int report(const struct core_values *values, const struct bench_subject *
 static int run(const struct cli_call *call)
 {
     const struct core_values *values = (const struct core_values *)call->values;
-    struct hot hot = {0}, rejected = {0};
-    struct turns few = {0}, many = {0};
+    struct hot hot = {0}, rejected = {0}, hot_seen = {0}, rejected_seen = {0};
+    struct turns few = {0}, few_seen = {0}, many = {0};
     struct flat flat = {0}, wide_flat = {0};
     struct wide wide = {0};
     struct bench_subject subjects[SUBJECTS] = {
         [FLOOR] = {"floor", "floor: SipHash, clock, one 16-byte compare-and-swap on one slot", run_floor, &flat, {0}},
         [HOT] = {"hot", "hot key, allowed, clock included, 100-limit policy", run_hot, &hot, {0}},
         [REJECTED] = {"rejected", "hot key, rejected", run_hot, &rejected, {0}},
+        [HOT_SEEN] = {"hotFollowed", "hot key, allowed, while the hottest keys are followed", run_hot, &hot_seen, {0}},
+        [REJECTED_SEEN] = {"rejectedFollowed", "hot key, rejected, likewise", run_hot, &rejected_seen, {0}},
         [FEW] = {"tenLimits", "512 keys in turn, nothing remembered, 10-limit policy", run_turns, &few, {0}},
+        [FEW_SEEN] = {"tenLimitsFollowed", "the same, while the hottest keys are followed", run_turns, &few_seen, {0}},
         [MANY] = {"tenThousandLimits",
                   "the same keys, 10,000-limit policy (100 by endpoint, 9,899 by key)",
                   run_turns,
@@ -315,17 +343,22 @@ static int run(const struct cli_call *call)
     int status = CLI_USAGE;
 
     if (open_flat(&flat, 1024) && open_flat(&wide_flat, values->keys) && open_hot(&hot, 100, PLENTY) &&
-        open_hot(&rejected, 100, "1/d") && open_turns(&few, 10, PLENTY) && open_turns(&many, 10000, PLENTY) &&
+        open_hot(&rejected, 100, "1/d") && open_hot(&hot_seen, 100, PLENTY) && follow(&hot_seen) &&
+        open_hot(&rejected_seen, 100, "1/d") && follow(&rejected_seen) && open_turns(&few_seen, 10, PLENTY) &&
+        follow(&few_seen.hot) && open_turns(&few, 10, PLENTY) && open_turns(&many, 10000, PLENTY) &&
         open_wide(&wide, 100, values->keys)) {
         bench_alternate(subjects, SUBJECTS, (unsigned)values->rounds, (unsigned)values->ms);
         status = report(values, subjects, &wide);
     } else {
         cli_fail(CLI_USAGE, "not enough memory for %llu keys", (unsigned long long)values->keys);
     }
-    sl_limiter_free(hot.limiter);
-    sl_limiter_free(rejected.limiter);
-    sl_limiter_free(few.hot.limiter);
-    sl_limiter_free(many.hot.limiter);
+    close_hot(&hot);
+    close_hot(&rejected);
+    close_hot(&hot_seen);
+    close_hot(&rejected_seen);
+    close_hot(&few.hot);
+    close_hot(&few_seen.hot);
+    close_hot(&many.hot);
     sl_limiter_free(wide.limiter);
     free(wide.stream.keys);
     close_flat(&flat);

@@ -175,6 +175,19 @@ static int decide_all(struct sl_limiter *limiter, struct sl_snapshot *snapshot, 
     return 0;
 }
 
+static void tap_all(struct sl_limiter *limiter, unsigned slot, const struct sluice_request *requests, size_t n,
+                    const struct sluice_verdict *verdicts)
+{
+    uint64_t left = limiter->pulses[slot].tap_left;
+
+    if (left == 0 || left > n) { /* not in this batch, or never */
+        limiter->pulses[slot].tap_left = left - n;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        sl_tap_request(limiter, slot, &requests[i], !verdicts[i].allowed);
+}
+
 int sl_limiter_check_batch(struct sl_limiter *limiter, const struct sluice_request *requests, size_t n,
                            struct sluice_verdict *ret_verdicts, struct sl_report *ret_reports, size_t *ret_bad,
                            const char **ret_field, const char **ret_why)
@@ -192,6 +205,8 @@ int sl_limiter_check_batch(struct sl_limiter *limiter, const struct sluice_reque
         *ret_bad = bad;
     if (err == 0 && sampled)
         sl_pulse_record(pulse, (sl_stopwatch_ns() - started_ns) / n);
+    if (err == 0)
+        tap_all(limiter, slot, requests, n, ret_verdicts);
     sl_rcu_leave(&limiter->rcu, slot);
     return err;
 }

@@ -198,6 +198,8 @@ static int check(struct call *c, const struct sluice_request *request, const cha
         err = run_unknown(c, request, &query, ret_field, ret_why);
     if (sampled && err == 0)
         sl_pulse_record(pulse, sl_stopwatch_ns() - started_ns);
+    if (err == 0)
+        sl_tap_request(limiter, slot, request, c->result == 0 && !c->ret_verdict->allowed);
     sl_rcu_leave(&limiter->rcu, slot);
     return err;
 }

@@ -81,12 +81,13 @@ const char *sl_counters_name(const struct sl_counters *counters, unsigned row);
 /* How long decisions took, and what else is counted once a decision: one of these a slot, for the limiter's whole
  * life. */
 struct sl_pulse {
-    _Alignas(64) uint64_t ticks; /* decisions, to sample one in SL_SAMPLE */
-    uint64_t decided[2];         /* rejected, allowed */
-    uint64_t anonymous[2];       /* of them, those about a key of type `address` */
+    _Alignas(64) uint64_t tap_left; /* requests until the next one is told to the tap; 0: never, so far */
+    uint64_t decided[2];            /* rejected, allowed */
+    uint64_t anonymous[2];          /* of them, those about a key of type `address` */
     uint64_t unmatched;
     uint64_t duration_count, duration_sum_ns;
     uint64_t duration[SL_DURATION_BUCKETS];
+    uint64_t tap_random;
 };
 
 #define SL_SAMPLE 64

@@ -109,4 +109,20 @@ struct sl_limiter_stats {
 size_t sl_limiter_counts(struct sl_limiter *limiter, struct sl_limiter_count *rows, size_t max);
 void sl_limiter_stats(struct sl_limiter *limiter, struct sl_limiter_stats *ret_stats);
 
+/* ---- a sample of the requests, with their keys
+ *
+ * A tap is told of one request in SL_TAP_EVERY on average, chosen at random, as it was given, once it has been accepted.
+ * `rejected`: its verdict is there and says so; the verdicts of those that wait for the store are not told. It is called by
+ * the thread that decides, inside reader slot `slot`, which nobody else has meanwhile: what is kept for each slot needs
+ * no lock. It must be quick and must not call the limiter. */
+#define SL_TAP_EVERY 16u
+typedef void sl_tap(void *ctx, unsigned slot, const struct sluice_request *request, bool rejected);
+
+/* Sets it, or takes it away (NULL). Not while anybody decides. */
+void sl_limiter_set_tap(struct sl_limiter *limiter, sl_tap *tap, void *ctx);
+
+/* How many slots there are; and calls fn while holding one of them. Any thread, not from a tap. */
+unsigned sl_limiter_slots(const struct sl_limiter *limiter);
+void sl_limiter_hold_slot(struct sl_limiter *limiter, unsigned slot, void (*fn)(void *ctx, unsigned slot), void *ctx);
+
 #endif

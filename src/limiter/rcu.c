@@ -85,6 +85,12 @@ unsigned sl_rcu_claim(struct sl_rcu *rcu, void *snapshot)
     return try_slot(rcu, hint, snapshot) ? hint : claim_any(rcu, hint, snapshot);
 }
 
+void sl_rcu_hold(struct sl_rcu *rcu, unsigned slot)
+{
+    for (unsigned turn = 0; !try_slot(rcu, slot, rcu); turn++) /* any pointer will do that is no snapshot */
+        give_way(turn);
+}
+
 void *sl_rcu_swap(struct sl_rcu *rcu, void *snapshot)
 {
     void *old = __atomic_exchange_n(&rcu->current, snapshot, __ATOMIC_SEQ_CST);

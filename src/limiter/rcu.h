@@ -60,6 +60,10 @@ static inline void sl_rcu_leave(struct sl_rcu *rcu, unsigned slot)
     __atomic_store_n(&rcu->slots[slot].held, NULL, __ATOMIC_RELEASE);
 }
 
+/* Takes this very slot, as soon as it is free, to look at what is kept for it, or change it; sl_rcu_leave gives it back. Keep it
+ * short: readers go to other slots meanwhile. Not from inside. */
+void sl_rcu_hold(struct sl_rcu *rcu, unsigned slot);
+
 /* Puts `snapshot` (not NULL) in force and returns the old one when its last reader has left. One writer at a time;
  * not from inside. */
 void *sl_rcu_swap(struct sl_rcu *rcu, void *snapshot);

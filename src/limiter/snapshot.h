@@ -23,6 +23,8 @@ struct sl_limiter {
     struct sl_table *table;
     struct sl_rcu rcu;       /* of struct sl_snapshot */
     struct sl_pulse *pulses; /* one a slot */
+    sl_tap *tap;             /* NULL: none */
+    void *tap_ctx;
     void *pulse_memory;
     pthread_mutex_t lock; /* one writer of `rcu` at a time, and readers of sums who need the snapshot to stay */
     uint64_t reloads;     /* under lock */
@@ -33,10 +35,21 @@ int sl_check_request(const struct sl_policy *policy, const struct sluice_request
                      struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
                      const char **ret_why);
 
+/* Its turn has come: tells the tap, and chooses the next turn. */
+void sl_tap_now(struct sl_limiter *limiter, unsigned slot, const struct sluice_request *request, bool rejected);
+
 /* Nobody has said who is asking: the key is where the request comes from. */
 static inline bool sl_is_anonymous(const struct sluice_request *request)
 {
     return request->key_type && request->key_type_len == 7 && memcmp(request->key_type, "address", 7) == 0;
+}
+
+/* Tells the tap of a request if it is its turn. The caller holds `slot`. */
+static inline void sl_tap_request(struct sl_limiter *limiter, unsigned slot, const struct sluice_request *request,
+                                  bool rejected)
+{
+    if (__builtin_expect(--limiter->pulses[slot].tap_left == 0, 0))
+        sl_tap_now(limiter, slot, request, rejected);
 }
 
 /* Starts loading what the consult's buckets lie in. */

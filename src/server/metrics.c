@@ -5,9 +5,11 @@
 #include "server/route.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define RANKS 10u
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 #define VERSION TEXT(SLUICE_VERSION_MAJOR) "." TEXT(SLUICE_VERSION_MINOR) "." TEXT(SLUICE_VERSION_PATCH)
@@ -153,6 +155,27 @@ static void add_anonymous(struct sl_exposition *x, const struct sl_shared *share
     sl_exposition_real(x, sl_ratio_watch_anonymous(shared->ratios, stats));
 }
 
+static void add_reloads(struct sl_exposition *x, const struct sl_shared *shared, uint64_t put_in_force)
+{
+    const struct {
+        const char *result;
+        uint64_t n;
+    } rows[] = {{"ok", atomic_load(&shared->reloads_ok)},
+                {"failed", atomic_load(&shared->reloads_failed)},
+                {"ignored", atomic_load(&shared->reloads_ignored)}};
+
+    sl_exposition_gauge(x, "sluice_policy_version",
+                        "Number of the version in force, 0 while it is the file's; where the policy has no versions: "
+                        "policies put in force since the start, the first included.",
+                        atomic_load(&shared->policy_from_store) ? atomic_load(&shared->policy_version) : put_in_force);
+    sl_exposition_family(x, "sluice_policy_reloads", "counter", "Reloads of the policy, by result.");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sl_exposition_begin(x, "_total");
+        sl_exposition_label(x, "result", rows[i].result);
+        sl_exposition_int(x, rows[i].n);
+    }
+}
+
 static void add_limiter(struct sl_exposition *x, const struct sl_shared *shared)
 {
     struct sl_limiter_stats stats;
@@ -161,14 +184,7 @@ static void add_limiter(struct sl_exposition *x, const struct sl_shared *shared)
     add_durations(x, &stats);
     add_anonymous(x, shared, &stats);
     sl_exposition_counter(x, "sluice_unmatched", "Requests that no limit matched.", stats.unmatched);
-    sl_exposition_gauge(x, "sluice_policy_version", "Policies put in force since the start, the first included.",
-                        stats.reloads + 1);
-    sl_exposition_family(x, "sluice_policy_reloads", "counter", "Reloads of the policy, by result.");
-    for (int failed = 0; failed < 2; failed++) {
-        sl_exposition_begin(x, "_total");
-        sl_exposition_label(x, "result", failed ? "failed" : "ok");
-        sl_exposition_int(x, atomic_load(failed ? &shared->reloads_failed : &shared->reloads_ok));
-    }
+    add_reloads(x, shared, stats.reloads + 1);
     sl_exposition_gauge(x, "sluice_policy_last_reload_failed", "1 while the latest reload is one that failed, else 0.",
                         atomic_load(&shared->last_reload_failed));
     sl_exposition_gauge(x, "sluice_policy_last_reload_timestamp_seconds",
@@ -246,6 +262,24 @@ static void add_http(struct sl_exposition *x, const struct sl_shared *shared)
                           SUM(shared, bad_forwarded));
 }
 
+/* Ranks, never keys: a label with a value from a request would be a series for everybody who asks. */
+static void add_hot(struct sl_exposition *x, struct sl_top *top)
+{
+    struct sl_top_key keys[RANKS];
+    unsigned n = sl_top_read(top, SL_TOP_HOT, keys, RANKS);
+
+    sl_exposition_family(x, "sluice_hot_key_ops", "gauge",
+                         "Requests a second of the hottest keys, from a sample; /v1/top names them.");
+    for (unsigned i = 0; i < RANKS; i++) {
+        char rank[8];
+
+        snprintf(rank, sizeof rank, "%u", i + 1);
+        sl_exposition_begin(x, "");
+        sl_exposition_label(x, "rank", rank);
+        sl_exposition_real(x, i < n ? keys[i].per_second : 0);
+    }
+}
+
 static void add_alarms(struct sl_exposition *x, struct sl_alarms *alarms)
 {
     struct sl_alarm_state states[SL_ALARMS];
@@ -289,6 +323,8 @@ void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *reque
     add_limiter(&x, shared);
     add_table(&x, shared->limiter);
     add_http(&x, shared);
+    if (shared->top)
+        add_hot(&x, shared->top);
     if (shared->alarms)
         add_alarms(&x, shared->alarms);
     add_build(&x);

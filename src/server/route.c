@@ -15,8 +15,11 @@ const struct sl_route sl_routes[] = {
     {"/healthz", false, READ, BOTH, SL_OPEN, sl_handle_healthz},
     {"/readyz", false, READ, BOTH, SL_OPEN, sl_handle_readyz},
     {"/metrics", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_metrics},
-    {"/v1/policy", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_policy},
+    {"/v1/policy", false, READ | SL_HTTP_PUT, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_policy},
+    {"/v1/policy/history", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_history},
+    {"/v1/policy/rollback", false, SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_rollback},
     {"/v1/buckets", false, READ | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_buckets},
+    {"/v1/top", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_top},
     {"/v1/reload", false, SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_reload},
 };
 const unsigned sl_n_routes = sizeof sl_routes / sizeof *sl_routes;
@@ -45,7 +48,11 @@ static void refuse_method(const struct sl_route *route, struct sl_http_response 
     static const struct {
         unsigned method;
         const char *name;
-    } names[] = {{SL_HTTP_GET, "GET"}, {SL_HTTP_HEAD, "HEAD"}, {SL_HTTP_POST, "POST"}, {SL_HTTP_DELETE, "DELETE"}};
+    } names[] = {{SL_HTTP_GET, "GET"},
+                 {SL_HTTP_HEAD, "HEAD"},
+                 {SL_HTTP_POST, "POST"},
+                 {SL_HTTP_PUT, "PUT"},
+                 {SL_HTTP_DELETE, "DELETE"}};
     bool first = true;
 
     sl_http_header_begin(response, "Allow");

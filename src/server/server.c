@@ -270,6 +270,7 @@ int sl_server_new(const struct sl_server_options *options, struct sl_limiter *li
     server->shared.hooks = options->hooks;
     server->shared.alarms = options->alarms;
     server->shared.ratios = options->ratios;
+    server->shared.top = options->top;
     e = build(server, options, ret_why, why_size);
     if (e)
         sl_server_free(&server);
@@ -327,6 +328,17 @@ void sl_server_count_reload(struct sl_server *server, bool ok)
     atomic_fetch_add(ok ? &server->shared.reloads_ok : &server->shared.reloads_failed, 1);
     atomic_store(&server->shared.last_reload_failed, !ok);
     atomic_store(&server->shared.last_reload_s, (uint64_t)time(NULL));
+}
+
+void sl_server_count_ignored(struct sl_server *server)
+{
+    atomic_fetch_add(&server->shared.reloads_ignored, 1);
+}
+
+void sl_server_set_policy_version(struct sl_server *server, uint64_t version)
+{
+    atomic_store(&server->shared.policy_version, version);
+    atomic_store(&server->shared.policy_from_store, true);
 }
 
 void sl_server_stop(struct sl_server *server, uint64_t drain_timeout_ms)

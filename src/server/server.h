@@ -20,6 +20,7 @@
 
 #include "limiter/limiter.h"
 #include "observe/alarm.h"
+#include "observe/top.h"
 #include "observe/watch_ratio.h"
 
 #include <stdbool.h>
@@ -28,6 +29,7 @@
 
 struct sl_fleet;
 struct sl_server;
+struct sl_policy_job;
 
 enum sl_server_severity { SL_SERVER_ERROR, SL_SERVER_WARNING, SL_SERVER_INFO };
 
@@ -36,9 +38,13 @@ struct sl_server_hooks {
     void *ctx;
     /* One message for people, no newline. NULL: silent. */
     void (*log)(void *ctx, enum sl_server_severity severity, const char *message);
-    /* POST /v1/reload: load the policy again and put it in force, whole or not at all. Returns 0, or a negative code
-     * and a sentence. Called on the admin thread. NULL: the route answers 501. */
+    /* POST /v1/reload: load the policy again and put it in force, whole or not at all. Returns 0; SL_EBUSY when the file is
+     * not what the policy comes from; or another negative code; with a sentence. Called on the admin thread. NULL: the route
+     * answers 501. */
     int (*reload)(void *ctx, char *ret_why, size_t why_size);
+    /* PUT /v1/policy, GET /v1/policy/history, POST /v1/policy/rollback: takes the job (server/policy_job.h), which must be
+     * done in the end, and before the server can stop. Called on the admin thread. NULL: these routes answer 501. */
+    void (*policy)(void *ctx, struct sl_policy_job *job);
     /* All threads of the server have come to their end after sl_server_stop; drained is false when the time ran out and
      * connections were cut. Called once, on one of those threads. NULL: not wanted. */
     void (*stopped)(void *ctx, bool drained);
@@ -82,6 +88,7 @@ struct sl_server_options {
     struct sl_server_limits limits;
     struct sl_alarms *alarms;      /* what /metrics shows of them; borrowed until sl_server_free. NULL: nothing */
     struct sl_ratio_watch *ratios; /* likewise of shares */
+    struct sl_top *top;            /* likewise of hot keys, and for GET /v1/top */
     struct sl_server_hooks hooks;
 };
 
@@ -104,6 +111,12 @@ void sl_server_set_ready(struct sl_server *server, bool ready);
 
 /* Tells /metrics of a policy reload, however it came about. Any thread. */
 void sl_server_count_reload(struct sl_server *server, bool ok);
+/* Likewise of one that was not to be taken: the policy comes from elsewhere. */
+void sl_server_count_ignored(struct sl_server *server);
+
+/* The policy has versions in a store, and this one is in force (0: the file's, which has none). Without this call the version
+ * is how many policies have been put in force. Any thread. */
+void sl_server_set_policy_version(struct sl_server *server, uint64_t version);
 
 /* Begins to stop and returns at once: /readyz is 503, listeners close once those who already connected are accepted,
  * every request that arrives on an open connection is still answered, with `Connection: close` (HTTP/2: GOAWAY). Idle

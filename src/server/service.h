@@ -8,6 +8,7 @@
 #include "limiter/limiter.h"
 #include "limiter/verdict_json.h"
 #include "server/check_json.h"
+#include "server/post.h"
 #include "server/server.h"
 
 #include <stdatomic.h>
@@ -48,6 +49,7 @@ struct sl_shared {
     uint64_t store_awaited_ns; /* /readyz waits for the store until then, of sl_stopwatch_ns */
     struct sl_alarms *alarms;  /* NULL: none */
     struct sl_ratio_watch *ratios;
+    struct sl_top *top;
     const char *check_token; /* NULL: none */
     const char *admin_token;
     struct sl_server_hooks hooks;
@@ -55,6 +57,9 @@ struct sl_shared {
     atomic_uint_fast64_t reloads_ok, reloads_failed;
     atomic_uint_fast64_t last_reload_s; /* Unix time; 0: none yet */
     atomic_bool last_reload_failed;
+    atomic_uint_fast64_t reloads_ignored;
+    atomic_bool policy_from_store;       /* the policy has versions, and this is the number of the one in force; 0: the file */
+    atomic_uint_fast64_t policy_version;
     struct sl_service *const *services; /* every loop's, for metrics */
     unsigned n_services;
 };
@@ -75,6 +80,7 @@ struct sl_service {
     struct sl_inquiry *spare;
     unsigned n_spare;
     size_t n_batched; /* verdicts in batches that are not answered */
+    struct sl_postbox post; /* what other threads do for requests of this loop */
 };
 
 /* Returns 0, SL_ENOMEM or SL_EIO (no randomness). */

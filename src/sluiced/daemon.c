@@ -169,6 +169,7 @@ static struct sl_server_options server_options(struct daemon *daemon)
     options.fleet = daemon->tier.fleet;
     options.alarms = &daemon->tier.alarms;
     options.ratios = daemon->look.ratios;
+    options.top = daemon->look.top;
     options.hooks = (struct sl_server_hooks){
         .ctx = daemon, .log = on_server_log, .reload = on_admin_reload, .stopped = on_server_stopped};
     return options;

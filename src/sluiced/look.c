@@ -19,12 +19,17 @@ static void on_say(void *ctx, bool serious, const char *line)
 int sl_look_start(struct sl_look *look, struct sl_limiter *limiter, struct sl_tier *tier, struct sl_log *log)
 {
     struct sl_teller teller = {.alarms = &tier->alarms, .say = on_say, .ctx = look};
+    int err = SL_ENOMEM;
 
     *look = (struct sl_look){.limiter = limiter, .tier = tier, .log = log, .alloc = sl_alloc_system()};
     look->rows = sl_calloc(&look->alloc, SL_COUNT_ROWS_MAX, sizeof *look->rows);
-    if (!look->rows || sl_ratio_watch_new(&look->alloc, &teller, now_us(), &look->ratios)) {
+    if (look->rows)
+        err = sl_ratio_watch_new(&look->alloc, &teller, now_us(), &look->ratios);
+    if (!err)
+        err = sl_top_new(&look->alloc, limiter, &look->top);
+    if (err) {
         sl_look_stop(look);
-        return SL_ENOMEM;
+        return err;
     }
     sl_health_watch_init(&look->health, &teller, now_us());
     return 0;
@@ -34,6 +39,7 @@ void sl_look_stop(struct sl_look *look)
 {
     if (!look->limiter)
         return;
+    sl_top_free(look->top);
     sl_ratio_watch_free(look->ratios);
     sl_free(&look->alloc, look->rows);
     *look = (struct sl_look){0};
@@ -78,7 +84,7 @@ static void look_at_health(struct sl_look *look)
 
 static void look_at_traffic(struct sl_look *look)
 {
-    struct sl_ratio_traffic traffic = {.rows = look->rows, .hottest_address = -1};
+    struct sl_ratio_traffic traffic = {.rows = look->rows, .hottest_address = sl_top_hottest_address(look->top)};
 
     traffic.n_rows = sl_limiter_counts(look->limiter, look->rows, SL_COUNT_ROWS_MAX);
     sl_limiter_stats(look->limiter, &traffic.stats);
@@ -87,6 +93,7 @@ static void look_at_traffic(struct sl_look *look)
 
 void sl_look_now(struct sl_look *look)
 {
+    sl_top_look(look->top, now_us());
     look_at_traffic(look);
     look_at_health(look);
 }

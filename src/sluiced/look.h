@@ -8,6 +8,7 @@
 #define SL_SLUICED_LOOK_H
 
 #include "limiter/limiter.h"
+#include "observe/top.h"
 #include "observe/watch_health.h"
 #include "observe/watch_ratio.h"
 #include "sluiced/log.h"
@@ -18,12 +19,13 @@ struct sl_look {
     struct sl_tier *tier;
     struct sl_log *log;
     struct sl_alloc alloc;
-    struct sl_ratio_watch *ratios; /* for the metrics too */
+    struct sl_ratio_watch *ratios; /* for the metrics too, as top */
+    struct sl_top *top;
     struct sl_health_watch health;
     struct sl_limiter_count *rows; /* SL_COUNT_ROWS_MAX, scratch */
 };
 
-/* Returns 0 or SL_ENOMEM, with nothing left. */
+/* Returns 0, SL_ENOMEM or SL_EIO (no randomness), with nothing left. */
 int sl_look_start(struct sl_look *look, struct sl_limiter *limiter, struct sl_tier *tier, struct sl_log *log);
 void sl_look_now(struct sl_look *look);
 void sl_look_stop(struct sl_look *look); /* accepts one that was zeroed and never started */

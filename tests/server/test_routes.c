@@ -314,19 +314,23 @@ static void ignore(void *ctx, bool serious, const char *line)
     (void)line;
 }
 
-/* Gives the door what the daemon would: alarms, and the watch of shares. */
+/* Gives the door what the daemon would: alarms, the watch of shares, the hottest keys. */
 static void open_watch(struct door *d, struct sl_alarms *alarms)
 {
+    static struct sl_alloc alloc;
     struct sl_teller teller = {.alarms = alarms, .say = ignore};
-    struct sl_alloc alloc = sl_alloc_system();
+
+    alloc = sl_alloc_system();
 
     sl_alarms_init(alarms);
     assert_int_equal(sl_ratio_watch_new(&alloc, &teller, 0, &d->shared.ratios), 0);
+    assert_int_equal(sl_top_new(&alloc, d->kit.limiter, &d->shared.top), 0);
     d->shared.alarms = alarms;
 }
 
 static void close_watch(struct door *d)
 {
+    sl_top_free(d->shared.top);
     sl_ratio_watch_free(d->shared.ratios);
     sl_alarms_fini(d->shared.alarms);
 }
@@ -358,6 +362,48 @@ static void metrics_show_shares_and_alarms(void **state)
                  i == SL_ALARM_TABLE_FULL);
         assert_non_null(strstr(door_body(&d), line));
     }
+    close_watch(&d);
+    door_close(&d);
+}
+
+static void hot_keys_are_named_in_top_and_ranked_in_metrics(void **state)
+{
+    static const char odd[] = "POST /check\n\n{\"key\":\"qu\\\"ote\\\\ \xc3\xa9\",\"keyType\":\"user\",\"cost\":0}";
+    struct door d;
+    struct sl_alarms alarms;
+    json_t *v, *hot, *rejected;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    door_ask_admin(&d, "GET /v1/top");
+    expect_problem(&d, 501, NULL);
+    open_watch(&d, &alarms);
+    assert_int_equal(door_ask_admin(&d, "GET /v1/top"), 200);
+    assert_string_equal(door_body(&d), "{\"hot\":[],\"rejected\":[]}\n");
+    for (int i = 0; i < 1600; i++) {
+        door_ask(&d, "POST /check\n\n{\"key\":\"k\"}");
+        if (i % 4 == 0)
+            door_ask(&d, odd);
+    }
+    sl_top_look(d.shared.top, 1000000);
+    assert_int_equal(door_ask_admin(&d, "GET /v1/top"), 200);
+    v = body_json(&d);
+    hot = json_object_get(v, "hot");
+    rejected = json_object_get(v, "rejected");
+    assert_int_equal(json_array_size(hot), 2);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(hot, 0), "key")), "k");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(hot, 0), "keyType")), "api_key");
+    assert_true(json_real_value(json_object_get(json_array_get(hot, 0), "opsPerSecond")) > 100);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(hot, 1), "key")), "qu\"ote\\ \xc3\xa9");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(hot, 1), "keyType")), "user");
+    assert_int_equal(json_array_size(rejected), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(rejected, 0), "key")), "k");
+    json_decref(v);
+    assert_int_equal(door_ask_admin(&d, "GET /metrics"), 200);
+    assert_int_equal(count_lines(door_body(&d), "sluice_hot_key_ops{rank="), 10);
+    assert_null(strstr(door_body(&d), "sluice_hot_key_ops{rank=\"2\"} 0\n"));
+    assert_non_null(strstr(door_body(&d), "sluice_hot_key_ops{rank=\"3\"} 0\n"));
+    assert_null(strstr(door_body(&d), "ote\\"));
     close_watch(&d);
     door_close(&d);
 }
@@ -404,6 +450,7 @@ static void b147_requests_add_no_series(void **state)
         snprintf(text, sizeof text, "M%d /path%d", i, i);
         door_ask(&d, text);
     }
+    sl_top_look(d.shared.top, 1000000);
     door_ask_admin(&d, "GET /metrics");
     assert_int_equal(count_lines(door_body(&d), "sluice_"), before);
     assert_null(strstr(door_body(&d), "k17"));
@@ -451,6 +498,7 @@ int main(void)
         cmocka_unit_test(the_policy_is_shown_with_its_hash),
         cmocka_unit_test(metrics_count_decisions),
         cmocka_unit_test(metrics_show_shares_and_alarms),
+        cmocka_unit_test(hot_keys_are_named_in_top_and_ranked_in_metrics),
         cmocka_unit_test(b146_one_help_and_type_a_family),
         cmocka_unit_test(b147_requests_add_no_series),
         cmocka_unit_test(openapi_describes_every_route),

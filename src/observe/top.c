@@ -1,0 +1,334 @@
+#include "observe/top.h"
+
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/utf8.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define BOARD_SETS 128u
+#define GONE 0.01 /* a second: such a rate is forgotten */
+
+/* What one slot counts between two looks. */
+struct tally {
+    struct sl_sketch sketches[SL_TOP_KINDS];
+    uint64_t n, n_addresses; /* requests */
+};
+
+struct slot {
+    struct tally *tally; /* belongs to whoever holds the slot */
+};
+
+/* The rates of keys, in sets as the sketches are. */
+struct rate {
+    uint64_t hash; /* 0: free */
+    double per_second;
+    uint64_t counted; /* in this look, in the sample */
+    struct sl_sketch_text text;
+};
+
+struct board {
+    struct rate sets[BOARD_SETS][SL_SKETCH_WAYS];
+};
+
+struct sl_top {
+    struct sl_alloc alloc;
+    struct sl_limiter *limiter;
+    struct sl_secret secret;
+    unsigned n_slots;
+    struct slot *slots;
+    struct tally *memory;
+    pthread_mutex_t lock; /* what follows */
+    struct tally *spare;  /* empty: is put in the place of the one that is taken */
+    bool looked;
+    uint64_t looked_us;
+    double addresses_per_second;
+    uint64_t n_addresses;
+    struct board boards[SL_TOP_KINDS];
+};
+
+/* ---- counting, on the threads that decide */
+
+static uint64_t hash_of(const struct sl_top *top, const struct sluice_request *request)
+{
+    uint64_t hash = sl_hash13(top->secret, request->key, request->key_len).a, type = 0;
+
+    if (request->key_type && !(request->key_type_len == 7 && !memcmp(request->key_type, "api_key", 7)))
+        type = sl_hash13(top->secret, request->key_type, request->key_type_len).b;
+    hash += type;
+    return hash ? hash : 1;
+}
+
+static bool is_address(const char *type, size_t len)
+{
+    return len == 7 && memcmp(type, "address", 7) == 0;
+}
+
+static void tap(void *ctx, unsigned slot, const struct sluice_request *request, bool rejected)
+{
+    struct sl_top *top = ctx;
+    struct tally *tally = top->slots[slot].tally;
+    uint64_t hash = hash_of(top, request);
+
+    tally->n++;
+    tally->n_addresses += request->key_type && is_address(request->key_type, request->key_type_len);
+    sl_sketch_add(&tally->sketches[SL_TOP_HOT], hash, request);
+    if (rejected)
+        sl_sketch_add(&tally->sketches[SL_TOP_REJECTED], hash, request);
+}
+
+/* ---- life */
+
+int sl_top_new(const struct sl_alloc *alloc, struct sl_limiter *limiter, struct sl_top **ret_top)
+{
+    struct sl_top *top = sl_calloc(alloc, 1, sizeof *top);
+
+    if (!top)
+        return SL_ENOMEM;
+    top->alloc = *alloc;
+    top->limiter = limiter;
+    top->n_slots = sl_limiter_slots(limiter);
+    pthread_mutex_init(&top->lock, NULL);
+    top->slots = sl_calloc(alloc, top->n_slots, sizeof *top->slots);
+    top->memory = sl_calloc(alloc, top->n_slots + 1, sizeof *top->memory);
+    if (!top->slots || !top->memory || sl_secret_random(&top->secret) != 0) {
+        int err = top->slots && top->memory ? SL_EIO : SL_ENOMEM;
+
+        top->limiter = NULL;
+        sl_top_free(top);
+        return err;
+    }
+    for (unsigned i = 0; i < top->n_slots; i++)
+        top->slots[i].tally = &top->memory[i];
+    top->spare = &top->memory[top->n_slots];
+    sl_limiter_set_tap(limiter, tap, top);
+    *ret_top = top;
+    return 0;
+}
+
+void sl_top_free(struct sl_top *top)
+{
+    struct sl_alloc alloc;
+
+    if (!top)
+        return;
+    alloc = top->alloc;
+    if (top->limiter)
+        sl_limiter_set_tap(top->limiter, NULL, NULL);
+    pthread_mutex_destroy(&top->lock);
+    sl_free(&alloc, top->slots);
+    sl_free(&alloc, top->memory);
+    sl_free(&alloc, top);
+}
+
+/* ---- looking */
+
+/* How much a key weighs when its place is asked for: in samples. */
+static double weight(const struct rate *rate)
+{
+    return (double)rate->counted + rate->per_second * ((double)SL_TOP_MEMORY_US / 1e6 / SL_TAP_EVERY);
+}
+
+/* The key's place, which may be another's that weighs less; NULL when all weigh more than `count`. */
+static struct rate *place_of(struct board *board, uint64_t hash, uint64_t count)
+{
+    struct rate *set = board->sets[hash % BOARD_SETS], *least = set;
+
+    for (unsigned i = 0; i < SL_SKETCH_WAYS; i++) {
+        if (set[i].hash == hash)
+            return &set[i];
+        if (!set[i].hash || (least->hash && weight(&set[i]) < weight(least)))
+            least = &set[i];
+    }
+    if (least->hash && weight(least) >= (double)count)
+        return NULL;
+    *least = (struct rate){.hash = hash};
+    return least;
+}
+
+static void add_sketch(struct board *board, const struct sl_sketch *sketch)
+{
+    for (unsigned s = 0; s < SL_SKETCH_SETS; s++)
+        for (unsigned i = 0; i < SL_SKETCH_WAYS; i++) {
+            const struct sl_sketch_set *set = &sketch->sets[s];
+            uint64_t sure = set->count[i] - set->error[i];
+            struct rate *rate = set->hash[i] ? place_of(board, set->hash[i], sure) : NULL;
+
+            if (!rate)
+                continue;
+            rate->counted += sure;
+            rate->text = sketch->texts[s][i];
+        }
+}
+
+/* Holding the slot: puts the empty tally in the place of what was counted. The rest is done without holding it up. */
+static void take(void *ctx, unsigned slot)
+{
+    struct sl_top *top = ctx;
+    struct tally *full = top->slots[slot].tally;
+
+    if (full->n == 0)
+        return;
+    top->slots[slot].tally = top->spare;
+    top->spare = full;
+}
+
+/* A moving average over SL_TOP_MEMORY_US. */
+static double follow(double rate, uint64_t counted, double elapsed_s)
+{
+    double now = (double)counted * SL_TAP_EVERY / elapsed_s;
+
+    return rate + (now - rate) * (elapsed_s / (elapsed_s + (double)SL_TOP_MEMORY_US / 1e6));
+}
+
+static void follow_all(struct board *board, double elapsed_s)
+{
+    for (unsigned s = 0; s < BOARD_SETS; s++)
+        for (unsigned i = 0; i < SL_SKETCH_WAYS; i++) {
+            struct rate *rate = &board->sets[s][i];
+
+            rate->per_second = follow(rate->per_second, rate->counted, elapsed_s);
+            rate->counted = 0;
+            if (rate->per_second < GONE)
+                rate->hash = 0;
+        }
+}
+
+static void absorb(struct sl_top *top)
+{
+    struct tally *tally = top->spare;
+
+    if (tally->n == 0)
+        return;
+    for (unsigned kind = 0; kind < SL_TOP_KINDS; kind++) {
+        add_sketch(&top->boards[kind], &tally->sketches[kind]);
+        sl_sketch_clear(&tally->sketches[kind]);
+    }
+    top->n_addresses += tally->n_addresses;
+    tally->n = tally->n_addresses = 0;
+}
+
+static void take_and_absorb(struct sl_top *top)
+{
+    for (unsigned slot = 0; slot < top->n_slots; slot++) {
+        sl_limiter_hold_slot(top->limiter, slot, take, top);
+        absorb(top);
+    }
+}
+
+void sl_top_look(struct sl_top *top, uint64_t now_us)
+{
+    double elapsed_s;
+
+    pthread_mutex_lock(&top->lock);
+    elapsed_s = top->looked && now_us > top->looked_us ? (double)(now_us - top->looked_us) / 1e6 : 1;
+    take_and_absorb(top);
+    for (unsigned kind = 0; kind < SL_TOP_KINDS; kind++)
+        follow_all(&top->boards[kind], elapsed_s);
+    top->addresses_per_second = follow(top->addresses_per_second, top->n_addresses, elapsed_s);
+    top->n_addresses = 0;
+    top->looked = true;
+    top->looked_us = now_us;
+    pthread_mutex_unlock(&top->lock);
+}
+
+/* ---- reading */
+
+/* Is this the beginning of a character whose end has been cut off? */
+static bool is_cut_off(const char *text, size_t kept)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+
+    if (kept > 3 || bytes[0] < 0xc2 || bytes[0] > 0xf4)
+        return false;
+    for (size_t i = 1; i < kept; i++)
+        if ((bytes[i] & 0xc0) != 0x80)
+            return false;
+    return true;
+}
+
+/* Writes what can be shown of `len` bytes, of which the first `kept` are there; 3 * kept + 4 bytes are enough. */
+static void show(char *to, const char *text, size_t len, size_t kept)
+{
+    static const char replacement[] = "\xef\xbf\xbd", ellipsis[] = "\xe2\x80\xa6";
+    bool cut = kept < len;
+
+    while (kept > 0) {
+        size_t n = sl_utf8_len(text, kept);
+        bool whole = n > 0 && (unsigned char)*text >= 0x20 && *text != 0x7f;
+
+        if (n == 0 && cut && is_cut_off(text, kept))
+            break;
+        memcpy(to, whole ? text : replacement, whole ? n : 3);
+        to += whole ? n : 3;
+        n += n == 0;
+        text += n;
+        kept -= n;
+    }
+    memcpy(to, cut ? ellipsis : "", cut ? sizeof ellipsis : 1);
+}
+
+static void show_key(struct sl_top_key *key, const struct rate *rate)
+{
+    const struct sl_sketch_text *text = &rate->text;
+
+    show(key->key, text->key, text->key_len, text->key_len < SL_SKETCH_KEY_MAX ? text->key_len : SL_SKETCH_KEY_MAX);
+    show(key->key_type, text->type, text->type_len,
+         text->type_len < SL_SKETCH_TYPE_MAX ? text->type_len : SL_SKETCH_TYPE_MAX);
+    key->per_second = rate->per_second;
+}
+
+/* Puts it among the best n so far, if it belongs there; returns how many there are. */
+static unsigned rank(const struct rate **best, unsigned n_best, unsigned n, const struct rate *rate)
+{
+    unsigned at = n_best;
+
+    while (at > 0 && best[at - 1]->per_second < rate->per_second)
+        at--;
+    if (at == n)
+        return n_best;
+    if (n_best < n)
+        n_best++;
+    for (unsigned i = n_best - 1; i > at; i--)
+        best[i] = best[i - 1];
+    best[at] = rate;
+    return n_best;
+}
+
+unsigned sl_top_read(struct sl_top *top, enum sl_top_kind kind, struct sl_top_key *ret_keys, unsigned n)
+{
+    const struct rate *best[SL_TOP_KEYS_MAX];
+    unsigned n_best = 0;
+
+    if (n > SL_TOP_KEYS_MAX)
+        n = SL_TOP_KEYS_MAX;
+    pthread_mutex_lock(&top->lock);
+    for (unsigned s = 0; s < BOARD_SETS; s++)
+        for (unsigned i = 0; i < SL_SKETCH_WAYS; i++)
+            if (top->boards[kind].sets[s][i].hash)
+                n_best = rank(best, n_best, n, &top->boards[kind].sets[s][i]);
+    for (unsigned i = 0; i < n_best; i++)
+        show_key(&ret_keys[i], best[i]);
+    pthread_mutex_unlock(&top->lock);
+    return n_best;
+}
+
+double sl_top_hottest_address(struct sl_top *top)
+{
+    double hottest = 0, all;
+
+    pthread_mutex_lock(&top->lock);
+    all = top->addresses_per_second;
+    for (unsigned s = 0; s < BOARD_SETS; s++)
+        for (unsigned i = 0; i < SL_SKETCH_WAYS; i++) {
+            const struct rate *rate = &top->boards[SL_TOP_HOT].sets[s][i];
+
+            if (rate->hash && rate->per_second > hottest && is_address(rate->text.type, rate->text.type_len))
+                hottest = rate->per_second;
+        }
+    pthread_mutex_unlock(&top->lock);
+    if (all < SL_TOP_LEAST_ADDRESSES)
+        return -1;
+    return hottest < all ? hottest / all : 1;
+}
