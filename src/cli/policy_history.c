@@ -1,9 +1,9 @@
 /* `sluice policy history`: the versions on a store, and which instance runs which. */
 #include "cli/cli.h"
 #include "cli/store_visit.h"
+#include "control/report.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
 struct history_values {
@@ -20,50 +20,19 @@ struct told {
     char why[SL_CONTROL_WHY_MAX];
 };
 
-/* ---- JSON */
-
-/* {"instance","host","version","hash","source","refused","reason"} */
-static json_t *running_json(const struct sl_running *running)
-{
-    char id[20];
-
-    snprintf(id, sizeof id, "%016" PRIx64, running->id);
-    return json_pack("{s:s,s:s,s:I,s:s,s:s,s:o,s:o}", "instance", id, "host", running->host, "version",
-                     (json_int_t)running->version.number, "hash", running->version.hash, "source",
-                     running->from_file ? "file" : "store", "refused",
-                     running->refused ? json_integer((json_int_t)running->refused) : json_null(), "reason",
-                     running->refused ? json_string(running->why) : json_null());
-}
-
-/* {"current","versions","instances","unheard"}; current is null when there is none, unheard counts the instances that do not
- * say what they run. */
-static json_t *history_json(const struct sl_history *history)
-{
-    json_t *versions = json_array(), *instances = json_array();
-
-    for (size_t i = 0; i < history->n_versions; i++)
-        json_array_append_new(versions, cli_version_json(&history->versions[i]));
-    for (size_t i = 0; i < history->n_running; i++)
-        json_array_append_new(instances, running_json(&history->running[i]));
-    return json_pack("{s:o,s:o,s:o,s:I}", "current",
-                     history->current.number ? json_integer((json_int_t)history->current.number) : json_null(),
-                     "versions", versions, "instances", instances, "unheard",
-                     (json_int_t)(history->n_instances - history->n_running));
-}
-
 /* ---- for people */
 
 static void print_version(const struct sl_version *version, const struct sl_history *history,
                           const struct cli_style *style)
 {
     bool current = version->number == history->current.number;
-    char time[32], from[48] = "";
+    char time[SL_VERSION_TIME_MAX], from[48] = "";
 
     if (!version->hash[0]) {
         printf("  %-8" PRIu64 " %sits record cannot be read%s\n", version->number, style->bad, style->end);
         return;
     }
-    cli_version_time(version, time, sizeof time);
+    sl_version_time(version, false, time);
     if (version->from)
         snprintf(from, sizeof from, "[back to %" PRIu64 "]%s", version->from, version->comment[0] ? " " : "");
     printf("%s%c %-8" PRIu64 "%s %s  %.12s  %-24s  %s%s\n", current ? style->bold : "", current ? '*' : ' ',
@@ -124,7 +93,7 @@ static void on_told(void *ctx, enum sl_control outcome, const struct sl_history 
     if (outcome != SL_CONTROL_OK)
         return;
     if (told->call->values->json)
-        told->status = cli_print_json(history_json(history), CLI_DONE);
+        told->status = cli_print_json(sl_history_json(history), CLI_DONE);
     else
         print_history(history, &style);
 }

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/files.h"
 #include "cli/policy_source.h"
+#include "control/report.h"
 #include "control/text.h"
 #include "policy/report.h"
 
@@ -84,15 +85,15 @@ static void on_pushed(void *ctx, enum sl_control outcome, const struct sl_versio
 
 static int conflict(struct job *job, const struct pushed *pushed)
 {
-    char time[32];
+    char time[SL_VERSION_TIME_MAX];
 
     if (job->call->values->json)
         return cli_print_json(json_pack("{s:b,s:s,s:o}", "pushed", 0, "error", pushed->why, "current",
-                                        pushed->has_version ? cli_version_json(&pushed->version) : json_null()),
+                                        pushed->has_version ? sl_version_json(&pushed->version) : json_null()),
                               CLI_NO);
     if (!pushed->has_version)
         return cli_fail(CLI_NO, "%s", pushed->why);
-    cli_version_time(&pushed->version, time, sizeof time);
+    sl_version_time(&pushed->version, false, time);
     return cli_fail(CLI_NO, "%s\n        %s  %.12s  %s", pushed->why, time, pushed->version.hash,
                     pushed->version.comment);
 }
@@ -103,7 +104,7 @@ static int tell_pushed(struct job *job, const struct sl_version *version)
         json_t *diff = job->diff ? json_incref(json_object_get(job->diff, "changes")) : json_null();
 
         return cli_print_json(
-            json_pack("{s:b,s:o,s:o}", "pushed", 1, "version", cli_version_json(version), "changes", diff), CLI_DONE);
+            json_pack("{s:b,s:o,s:o}", "pushed", 1, "version", sl_version_json(version), "changes", diff), CLI_DONE);
     }
     printf("version %" PRIu64 " is current: %.12s, by %s%s%s\n", version->number, version->hash, version->author,
            version->comment[0] ? ": " : "", version->comment);
@@ -147,7 +148,7 @@ static int tell_same(struct job *job)
     const struct sl_version *version = &job->now.version;
 
     if (job->call->values->json)
-        return cli_print_json(json_pack("{s:b,s:o,s:[]}", "pushed", 0, "version", cli_version_json(version), "changes"),
+        return cli_print_json(json_pack("{s:b,s:o,s:[]}", "pushed", 0, "version", sl_version_json(version), "changes"),
                               CLI_DONE);
     printf("version %" PRIu64 " is this policy, and current: nothing to do\n", version->number);
     return CLI_DONE;

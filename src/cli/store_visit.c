@@ -2,10 +2,8 @@
 
 #include "store/script.h"
 
-#include <jansson.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
 #define TICK_MS 20
 
@@ -186,30 +184,4 @@ enum sl_control cli_store_fetch(struct cli_store *store, uint64_t number, struct
         return outcome;
     cli_store_wait(store, &fetched.done);
     return fetched.outcome;
-}
-
-/* ---- showing */
-
-void cli_version_time(const struct sl_version *version, char *buf, size_t size)
-{
-    time_t seconds = (time_t)(version->time_us / 1000000);
-    struct tm tm;
-
-    if (!gmtime_r(&seconds, &tm) || !strftime(buf, size, "%Y-%m-%d %H:%M:%S", &tm))
-        snprintf(buf, size, "?");
-}
-
-json_t *cli_version_json(const struct sl_version *version)
-{
-    char day[32], *space;
-    char time[40];
-
-    cli_version_time(version, day, sizeof day);
-    space = strchr(day, ' ');
-    snprintf(time, sizeof time, "%.*sT%sZ", (int)strcspn(day, " "), day, space ? space + 1 : "");
-    if (!version->hash[0])
-        return json_pack("{s:I,s:s}", "version", (json_int_t)version->number, "error", "its record cannot be read");
-    return json_pack("{s:I,s:s,s:s,s:s,s:s,s:o}", "version", (json_int_t)version->number, "hash", version->hash, "time",
-                     time, "author", version->author, "comment", version->comment, "rollbackOf",
-                     version->from ? json_integer((json_int_t)version->from) : json_null());
 }

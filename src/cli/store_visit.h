@@ -60,9 +60,4 @@ int cli_store_fail(const struct cli_store *store, enum sl_control outcome, const
 enum sl_control cli_store_fetch(struct cli_store *store, uint64_t number, struct sl_version *ret_version,
                                 struct sl_version_text *ret_text, char *why, size_t why_size);
 
-/* {"version","hash","time","author","comment","rollbackOf"}. */
-struct json_t *cli_version_json(const struct sl_version *version);
-/* "2026-01-31 09:00:00": the store's time in UTC. */
-void cli_version_time(const struct sl_version *version, char *buf, size_t size);
-
 #endif

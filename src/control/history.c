@@ -112,7 +112,7 @@ static bool read_id(const struct sl_reply *reply, uint64_t *ret_id)
     if (reply->type != SL_REPLY_STRING || reply->n != 16)
         return false;
     for (size_t i = 0; i < 16; i++) {
-        const char *digit = memchr(digits, reply->text[i], 16);
+        const char *digit = memchr(digits, reply->text[i], sizeof digits - 1);
 
         if (!digit)
             return false;

@@ -1,0 +1,14 @@
+/* JSON bodies of admin answers. */
+#ifndef SL_SERVER_JSON_ANSWER_H
+#define SL_SERVER_JSON_ANSWER_H
+
+#include "server/http.h"
+
+struct json_t;
+
+/* Writes `value` as the body and drops the reference; NULL: 500, out of memory. */
+void sl_answer_json(struct sl_http_response *response, struct json_t *value);
+/* ETag: "HASH" */
+void sl_answer_etag(struct sl_http_response *response, const char *hash);
+
+#endif
