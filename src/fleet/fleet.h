@@ -24,7 +24,7 @@
 #include "store/client.h"
 
 #define SL_FLEET_INSTANCES_MAX 1000u
-#define SL_FLEET_LANES_MAX 257u /* 256 workers and the admin listener */
+#define SL_FLEET_LANES_MAX 257u     /* 256 workers and the admin listener */
 #define SL_FLEET_FLIGHTS_MAX 16384u /* a lane's; a request beyond is decided as if the store did not answer */
 
 struct sl_fleet;
