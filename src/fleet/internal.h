@@ -149,7 +149,7 @@ struct sl_lane {
     struct sl_lane_store stores[SL_STORES_MAX];
     struct sl_timer *flush_timer, *tick_timer;
     bool flush_set;
-    struct sl_crate *crates; /* being loaded in this turn */
+    struct sl_crate *crates, **last_crate; /* being loaded in this turn, in the order they are sent */
     struct sl_crate *free_crates;
     struct sl_load *free_loads;
     uint8_t *ask_bytes; /* scratch of a call: SL_CRATE_ASK_MAX, then the keys */

@@ -255,6 +255,7 @@ static int lane_init(struct sl_lane *lane, char *why, size_t why_size)
 
     for (unsigned i = 0; i < SL_STORES_MAX; i++)
         lane->stores[i] = (struct sl_lane_store){.lane = lane, .index = (uint16_t)i};
+    lane->last_crate = &lane->crates;
     lane->ask_bytes = sl_calloc(&lane->fleet->alloc, 1, scratch);
     lane->flush_timer = net->timer_new(net->ctx, on_flush, lane);
     lane->tick_timer = net->timer_new(net->ctx, on_tick, lane);

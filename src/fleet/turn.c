@@ -53,15 +53,21 @@ static struct sl_crate *crate_new(struct sl_lane *lane, unsigned store, unsigned
         lane->free_crates = crate->next;
     else if (!(crate = sl_calloc(&lane->fleet->alloc, 1, sizeof *crate)))
         return NULL;
-    *crate = (struct sl_crate){.next = lane->crates,
-                               .lane = lane,
-                               .store = (uint16_t)store,
-                               .slot = slot,
-                               .second = second,
-                               .ask_size = SL_ASK_HEADER_MAX};
+    *crate = (struct sl_crate){
+        .lane = lane, .store = (uint16_t)store, .slot = slot, .second = second, .ask_size = SL_ASK_HEADER_MAX};
     crate->last_load = &crate->loads;
-    lane->crates = crate;
+    *lane->last_crate = crate; /* behind the others: what was asked first is charged first */
+    lane->last_crate = &crate->next;
     return crate;
+}
+
+static struct sl_crate *take_crates(struct sl_lane *lane)
+{
+    struct sl_crate *crates = lane->crates;
+
+    lane->crates = NULL;
+    lane->last_crate = &lane->crates;
+    return crates;
 }
 
 void sl_crate_free(struct sl_crate *crate)
@@ -393,9 +399,8 @@ void sl_lane_flush(struct sl_lane *lane)
 {
     lane->flush_set = false;
     /* What answers ask for anew while this goes on is for a flush of its own, which they set. */
-    struct sl_crate *crates = lane->crates, *next;
+    struct sl_crate *crates = take_crates(lane), *next;
 
-    lane->crates = NULL;
     for (; crates; crates = next) {
         next = crates->next;
         send(crates);
@@ -404,8 +409,8 @@ void sl_lane_flush(struct sl_lane *lane)
 
 void sl_lane_unload(struct sl_lane *lane)
 {
-    for (struct sl_crate *crate; (crate = lane->crates);) {
-        lane->crates = crate->next;
+    for (struct sl_crate *crate = take_crates(lane), *next; crate; crate = next) {
+        next = crate->next;
         lane->n_crates_out++;
         sl_crate_done(crate, SL_RESULT_CLOSED, NULL);
     }
