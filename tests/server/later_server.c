@@ -98,7 +98,7 @@ static struct held *new_held(const char *name)
 
     if (!held)
         abort();
-    snprintf(held->name, sizeof held->name, "%s", name);
+    snprintf(held->name, sizeof held->name, "%.*s", (int)sizeof held->name - 1, name);
     return held;
 }
 
