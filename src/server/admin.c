@@ -1,69 +1,37 @@
-/* The admin routes but /metrics: /v1/policy, /v1/buckets, /v1/reload. */
+/* /v1/buckets and /v1/reload. */
 #include "server/inquiry.h"
+#include "server/json_answer.h"
 #include "server/problem.h"
 #include "server/route.h"
 
 #include "base/err.h"
 #include "core/rate.h"
 #include "fleet/fleet.h"
-#include "policy/report.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define JSON "application/json"
-
-/* Writes `value` as the body and drops the reference. */
-static void answer_json(struct sl_http_response *response, json_t *value)
-{
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
-
-    if (text) {
-        response->content_type = JSON;
-        sl_buf_text(&response->body, text);
-        sl_buf_text(&response->body, "\n");
-    } else {
-        sl_problem(response, 500, "Out of memory.", NULL);
-    }
-    free(text);
-    json_decref(value);
-}
-
-void sl_handle_policy(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
-{
-    struct sl_service *service = call->service;
-    const struct sl_policy *policy = sl_service_policy(service);
-    struct sl_limiter_stats stats;
-
-    (void)request;
-    sl_limiter_stats(service->shared->limiter, &stats);
-    sl_http_header_begin(response, "ETag");
-    sl_buf_printf(&response->values, "\"%s\"", sl_policy_hash(policy));
-    sl_http_header_end(response);
-    answer_json(response, json_pack("{s:I, s:s, s:I, s:o}", "version", (json_int_t)stats.reloads + 1, "hash",
-                                    sl_policy_hash(policy), "limits", (json_int_t)sl_policy_n_limits(policy), "policy",
-                                    sl_policy_show_json(policy)));
-}
-
 void sl_handle_reload(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
 {
     struct sl_shared *shared = call->service->shared;
     struct sl_policy *policy;
     char why[512] = "";
+    int err;
 
     (void)request;
     if (!shared->hooks.reload) {
         sl_problem(response, 501, "This server has no policy file to load again.", NULL);
         return;
     }
-    if (shared->hooks.reload(shared->hooks.ctx, why, sizeof why)) {
-        sl_problem(response, 422, *why ? why : "The policy could not be loaded; the one in force stays.", NULL);
+    err = shared->hooks.reload(shared->hooks.ctx, why, sizeof why);
+    if (err) {
+        sl_problem(response, err == SL_EBUSY ? 409 : 422, *why ? why : "The policy could not be loaded; the one in force stays.", NULL);
         return;
     }
     policy = sl_limiter_policy(shared->limiter);
-    answer_json(response, json_pack("{s:b, s:s}", "reloaded", 1, "hash", sl_policy_hash(policy)));
+    sl_answer_json(response, json_pack("{s:b, s:s}", "reloaded", 1, "hash", sl_policy_hash(policy)));
     sl_policy_unref(policy);
 }
 
@@ -211,7 +179,7 @@ static void answer_list(const struct bucket_list *list, struct sl_http_response 
         json_decref(answer);
         answer = NULL;
     }
-    answer_json(response, answer);
+    sl_answer_json(response, answer);
 }
 
 static void look_here(struct sl_limiter *limiter, const struct sluice_request *request, struct bucket_list *list,

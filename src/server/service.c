@@ -11,6 +11,7 @@ int sl_service_init(struct sl_service *service, struct sl_shared *shared)
     memset(service, 0, sizeof *service);
     service->shared = shared;
     service->last_decided = &service->decided;
+    sl_postbox_init(&service->post);
     service->input = malloc(sizeof *service->input);
     service->verdicts = malloc(SLUICE_BATCH_MAX * sizeof *service->verdicts);
     service->report = malloc(sizeof *service->report);
@@ -25,6 +26,7 @@ void sl_service_fini(struct sl_service *service)
 {
     sl_service_turn_ended(service);
     sl_inquiry_free_spare(service);
+    sl_postbox_fini(&service->post);
     free(service->input);
     free(service->verdicts);
     free(service->report);

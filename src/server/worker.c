@@ -225,7 +225,7 @@ static void on_lane_stopped(void *ctx)
  * still asked is answered, its leases go back. */
 static void end_if_empty(struct sl_worker *w)
 {
-    if (w->n_conns || !sl_lane_host_stop(&w->lane_host, on_lane_stopped, w))
+    if (w->n_conns || w->service.post.n_out || !sl_lane_host_stop(&w->lane_host, on_lane_stopped, w))
         return;
     w->service.lane = NULL;
     sl_inquiry_answer_decided(&w->service);
@@ -272,6 +272,7 @@ static void on_wake(uv_async_t *wake)
 {
     struct sl_worker *w = wake->data;
 
+    sl_post_collect(&w->service.post);
     if (atomic_load(&w->stop_at_ms) == UINT64_MAX)
         return;
     if (!w->stopping)
@@ -298,6 +299,11 @@ static void shrink(struct sl_buf *buf)
 {
     if (buf->cap > SCRATCH_KEEP)
         sl_buf_fini(buf);
+}
+
+static void on_post(void *ctx)
+{
+    uv_async_send(&((struct sl_worker *)ctx)->wake);
 }
 
 static void on_before_sleep(uv_prepare_t *prepare)
@@ -354,6 +360,8 @@ int sl_worker_init(struct sl_worker *worker, struct sl_shared *shared, const str
     if (!worker->acceptors)
         return SL_ENOMEM;
     e = sl_service_init(&worker->service, shared);
+    worker->service.post.wake = on_post;
+    worker->service.post.ctx = worker;
     if (e || (e = init_handles(worker))) {
         sl_service_fini(&worker->service);
         free(worker->acceptors);
