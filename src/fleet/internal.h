@@ -311,7 +311,7 @@ void sl_lane_give_back(struct sl_lane *lane, const struct sl_errand *errand, con
 /* Gives the charges of a leg back, in the background. */
 void sl_lane_refund(struct sl_lane *lane, const struct sl_leg *leg);
 void sl_lane_flush(struct sl_lane *lane);
-void sl_load_free(struct sl_lane *lane, struct sl_load *load);
+void sl_load_free(struct sl_lane *lane, struct sl_load *load); /* accepts NULL */
 void sl_crate_free(struct sl_crate *crate);
 /* Fails what was loaded but not sent, and frees the pools. */
 void sl_lane_unload(struct sl_lane *lane);

@@ -31,6 +31,8 @@ static struct sl_load *load_new(struct sl_lane *lane, enum sl_load_kind kind)
 
 void sl_load_free(struct sl_lane *lane, struct sl_load *load)
 {
+    if (!load)
+        return;
     sl_policy_unref(load->policy);
     sl_free(&lane->fleet->alloc, load->refunds);
     load->next = lane->free_loads;
@@ -202,9 +204,10 @@ void sl_lane_ask(struct sl_lane *lane, struct sl_leg *leg)
     slot = sl_client_group(client, key, len);
     if (join(lane, first->store, slot, leg))
         return;
-    crate = crate_for(lane, first->store, slot, leg->second, leg->n, size);
-    load = crate ? load_new(lane, SL_LOAD_LEGS) : NULL;
-    if (!load) {
+    load = load_new(lane, SL_LOAD_LEGS); /* before the call: one without a group must not be left */
+    crate = load ? crate_for(lane, first->store, slot, leg->second, leg->n, size) : NULL;
+    if (!crate) {
+        sl_load_free(lane, load);
         sl_leg_failed(leg, SL_RESULT_NOMEM, 0);
         return;
     }
@@ -229,10 +232,12 @@ static struct sl_load *new_errand(struct sl_lane *lane, enum sl_load_kind kind, 
 
     if (!client || sl_client_wait_us(client, key, len) > 0)
         return NULL;
-    crate = crate_for(lane, errand->store, sl_client_group(client, key, len), false, 1, size);
-    load = crate ? load_new(lane, kind) : NULL;
-    if (!load)
+    load = load_new(lane, kind);
+    crate = load ? crate_for(lane, errand->store, sl_client_group(client, key, len), false, 1, size) : NULL;
+    if (!crate) {
+        sl_load_free(lane, load);
         return NULL;
+    }
     load->errand = *errand;
     put_into(crate, load, size);
     return load;
@@ -262,29 +267,17 @@ void sl_lane_give_back(struct sl_lane *lane, const struct sl_errand *errand, con
     sl_fleet_add(lane->fleet, SL_FC_RETURNS, 1);
 }
 
-void sl_lane_refund(struct sl_lane *lane, const struct sl_leg *leg)
+/* The charges of a leg's `n` buckets that were charged something. */
+static struct sl_load *load_refunds(struct sl_lane *lane, const struct sl_leg *leg, unsigned n)
 {
-    struct sl_client *client = sl_lane_client(lane, part_of(leg, 0)->store);
-    struct sl_load *load = NULL;
-    struct sl_crate *crate = NULL;
-    char key[SL_STORE_KEY_MAX];
-    size_t len = key_of(lane, part_of(leg, 0)->item.fp, part_of(leg, 0)->owner, key);
-    unsigned n = 0;
+    struct sl_load *load = load_new(lane, SL_LOAD_REFUND);
 
-    for (unsigned i = 0; i < leg->n; i++)
-        n += part_of(leg, i)->item.cost > 0;
-    if (n == 0)
-        return;
-    if (client && sl_client_wait_us(client, key, len) == 0)
-        crate = crate_for(lane, part_of(leg, 0)->store, sl_client_group(client, key, len), false, n, SL_REFUND_SIZE(n));
-    load = crate ? load_new(lane, SL_LOAD_REFUND) : NULL;
-    if (load)
-        load->refunds = sl_calloc(&lane->fleet->alloc, n, sizeof *load->refunds);
-    if (!load || !load->refunds) {
-        sl_fleet_add(lane->fleet, SL_FC_REFUNDS_LOST, n);
-        if (load)
-            sl_load_free(lane, load);
-        return;
+    if (!load)
+        return NULL;
+    load->refunds = sl_calloc(&lane->fleet->alloc, n, sizeof *load->refunds);
+    if (!load->refunds) {
+        sl_load_free(lane, load);
+        return NULL;
     }
     load->n = n;
     for (unsigned i = 0, k = 0; i < leg->n; i++) {
@@ -293,6 +286,32 @@ void sl_lane_refund(struct sl_lane *lane, const struct sl_leg *leg)
         if (part->item.cost > 0)
             load->refunds[k++] = (struct sl_refund_bucket){
                 .fp = part->item.fp, .owner = part->owner, .shape = *part->item.shape, .charge = part->decision};
+    }
+    return load;
+}
+
+void sl_lane_refund(struct sl_lane *lane, const struct sl_leg *leg)
+{
+    const struct sl_part *first = part_of(leg, 0);
+    struct sl_client *client = sl_lane_client(lane, first->store);
+    struct sl_load *load = NULL;
+    struct sl_crate *crate = NULL;
+    char key[SL_STORE_KEY_MAX];
+    size_t len = key_of(lane, first->item.fp, first->owner, key);
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < leg->n; i++)
+        n += part_of(leg, i)->item.cost > 0;
+    if (n == 0)
+        return;
+    if (client && sl_client_wait_us(client, key, len) == 0)
+        load = load_refunds(lane, leg, n);
+    if (load)
+        crate = crate_for(lane, first->store, sl_client_group(client, key, len), false, n, SL_REFUND_SIZE(n));
+    if (!crate) {
+        sl_load_free(lane, load);
+        sl_fleet_add(lane->fleet, SL_FC_REFUNDS_LOST, n);
+        return;
     }
     put_into(crate, load, SL_REFUND_SIZE(n));
     sl_fleet_add(lane->fleet, SL_FC_REFUNDS, n);

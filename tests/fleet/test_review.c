@@ -38,6 +38,41 @@ static void open_fleet(const char *yaml, unsigned n)
     fleet_open(&kit, address(&server), yaml, n, 0, true);
 }
 
+/* ---- memory that fails */
+
+/* The allocation after `after` others fails; negative: none does. */
+struct failing {
+    int after;
+    unsigned failed;
+};
+
+static struct failing failing = {.after = -1};
+
+static void *realloc_or_fail(void *ctx, void *p, size_t size)
+{
+    struct failing *f = ctx;
+
+    if (size == 0) {
+        free(p);
+        return NULL;
+    }
+    if (f->after >= 0 && f->after-- == 0) {
+        f->failed++;
+        return NULL;
+    }
+    return realloc(p, size);
+}
+
+/* Instance 0 with memory that can fail. */
+static void open_failing(const char *yaml)
+{
+    fleet_open(&kit, address(&server), yaml, 0, 0, false);
+    failing = (struct failing){.after = -1};
+    kit.alloc = (struct sl_alloc){.realloc = realloc_or_fail, .ctx = &failing};
+    fleet_join(&kit);
+    fleet_wait_ready(&kit);
+}
+
 /* ---- order */
 
 /* More requests on one bucket than one call holds: those that were asked first are charged first. */
@@ -57,6 +92,40 @@ static void test_calls_of_a_turn_are_sent_in_order(void **state)
     fleet_close(&kit);
 }
 
+/* ---- failing memory */
+
+static void expect_no_empty_call(void)
+{
+    for (const struct sl_crate *crate = kit.instances[0].lane->crates; crate; crate = crate->next)
+        assert_true(crate->n_loads > 0);
+}
+
+/* Whichever allocation of a decision fails, it is decided, and nothing half-made is left. */
+static void test_memory_fails_at_any_place_of_a_decision(void **state)
+{
+    static const char yaml[] =
+        "limits:\n"
+        "  - {name: a, rate: 40/h, burst: 40, coordination: shared, local_factor: 1000}\n"
+        "  - {name: all, layer: late, per: [], rate: 1000/h, coordination: shared, local_factor: 1000}\n";
+
+    (void)state;
+    open_failing(yaml);
+    for (int after = 0; after < 12; after++) {
+        struct sluice_request request = fleet_request("k", NULL, 1);
+        struct decided decided;
+
+        failing.after = after;
+        fleet_begin(&kit.instances[0], &request, &decided);
+        expect_no_empty_call();
+        fleet_finish(&kit, &decided);
+        failing.after = -1;
+        assert_true(decided.verdict.allowed);
+    }
+    assert_true(failing.failed >= 3);
+    assert_int_equal(fleet_check(&kit.instances[0], "fresh", NULL, 1).source, SLUICE_SHARED);
+    fleet_close(&kit);
+}
+
 /* ---- stores */
 
 struct found {
@@ -69,6 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_of_a_turn_are_sent_in_order),
+        cmocka_unit_test(test_memory_fails_at_any_place_of_a_decision),
     };
 
     return cmocka_run_group_tests(tests, start, stop);
