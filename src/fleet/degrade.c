@@ -35,11 +35,11 @@ static void decide_here(struct sl_fleet *fleet, struct sl_part *part, const stru
 {
     unsigned n = sl_fleet_instances(fleet);
 
+    part->item = *whole; /* and not the part of a split bucket that the store was asked for */
     if (whole->cost > 0 &&
         sl_lease_take_last(fleet->leases, whole->fp, whole->shape, now_us, whole->cost, &part->telling.numbers)) {
         tell(part, true, now_us);
         part->telling.how = SL_TOLD_NUMBERS;
-        part->item = *whole;
         part->state = SL_PART_LEASED;
         return;
     }

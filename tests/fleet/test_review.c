@@ -38,6 +38,24 @@ static void open_fleet(const char *yaml, unsigned n)
     fleet_open(&kit, address(&server), yaml, n, 0, true);
 }
 
+/* One instance whose store is not there. */
+static void open_alone(const char *yaml)
+{
+    fleet_open(&kit, "redis://127.0.0.1:1", yaml, 1, 20000, false);
+}
+
+static struct decided check_type(const char *type, const char *key, int64_t cost)
+{
+    struct sluice_request request = fleet_request(key, NULL, cost);
+    struct decided decided;
+
+    request.key_type = type;
+    request.key_type_len = strlen(type);
+    fleet_begin(&kit.instances[0], &request, &decided);
+    fleet_finish(&kit, &decided);
+    return decided;
+}
+
 /* ---- memory that fails */
 
 /* The allocation after `after` others fails; negative: none does. */
@@ -92,6 +110,28 @@ static void test_calls_of_a_turn_are_sent_in_order(void **state)
     fleet_close(&kit);
 }
 
+/* ---- failure modes */
+
+static const char SPLIT_AND_CLOSED[] =
+    "limits:\n"
+    "  - {name: s, per: [], rate: 40/h, burst: 40, coordination: split, split: 2, local_factor: 1000}\n"
+    "  - {name: c, layer: late, key_type: c, rate: 40/h, coordination: shared, on_store_failure: closed}\n";
+
+/* A share of a split limit that an outage has charged and another limit refused comes back. */
+static void test_split_charges_of_an_outage_are_given_back(void **state)
+{
+    unsigned allowed = 0;
+
+    (void)state;
+    open_alone(SPLIT_AND_CLOSED);
+    for (unsigned i = 0; i < 30; i++)
+        assert_false(check_type("c", "k", 1).verdict.allowed);
+    for (unsigned i = 0; i < 60; i++)
+        allowed += check_type("other", "k", 1).verdict.allowed;
+    assert_int_equal(allowed, 40);
+    fleet_close(&kit);
+}
+
 /* ---- failing memory */
 
 static void expect_no_empty_call(void)
@@ -138,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_of_a_turn_are_sent_in_order),
+        cmocka_unit_test(test_split_charges_of_an_outage_are_given_back),
         cmocka_unit_test(test_memory_fails_at_any_place_of_a_decision),
     };
 
