@@ -29,6 +29,15 @@ static void close(struct sl_part *part, const struct sl_item *whole, uint64_t no
     part->state = SL_PART_KNOWN;
 }
 
+/* The share's figures, of the whole limit. */
+static void tell_share(struct sl_part *part)
+{
+    sl_decision_numbers(&part->degraded, &part->decision, &part->telling.numbers);
+    part->telling.numbers.limit = part->item.shape->limit;
+    part->telling.how = SL_TOLD_NUMBERS;
+    part->telling.source = SLUICE_DEGRADED;
+}
+
 /* What this instance has leased is its own to spend; then its share of the limit, in the table, under a name that
  * outlives the outage: the next one does not begin with a full burst again. */
 static void decide_here(struct sl_fleet *fleet, struct sl_part *part, const struct sl_item *whole, uint64_t now_us)
@@ -46,10 +55,7 @@ static void decide_here(struct sl_fleet *fleet, struct sl_part *part, const stru
     sl_degraded_shape(whole->shape, n, &part->degraded);
     sl_table_charge(fleet->limiter->table, sl_degraded_name(whole->fp), &part->degraded, now_us, whole->cost,
                     &part->decision);
-    sl_decision_numbers(&part->degraded, &part->decision, &part->telling.numbers);
-    part->telling.how = SL_TOLD_NUMBERS;
-    part->telling.source = SLUICE_DEGRADED;
-    part->telling.numbers.limit = whole->shape->limit;
+    tell_share(part);
     /* More than a share holds, but not more than the limit: when the store is back it may be had. */
     if (part->decision.never && whole->cost <= whole->shape->limit) {
         part->decision.never = false;
@@ -87,6 +93,8 @@ void sl_part_undo(struct sl_fleet *fleet, struct sl_part *part)
         part->state = SL_PART_KNOWN;
     } else if (part->state == SL_PART_DEGRADED) {
         sl_table_refund(table, sl_degraded_name(part->item.fp), &part->degraded, &part->decision);
+        sl_decision_unspend(&part->decision);
+        tell_share(part);
         part->state = SL_PART_KNOWN;
     } else if (part->state == SL_PART_TABLE) {
         sl_table_refund(table, part->item.fp, part->item.shape, &part->decision);

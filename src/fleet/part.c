@@ -143,4 +143,5 @@ void sl_decision_unspend(struct sl_decision *d)
         return;
     d->after = d->before;
     d->cost = 0;
+    d->changed = false;
 }

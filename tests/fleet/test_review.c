@@ -56,6 +56,15 @@ static struct decided check_type(const char *type, const char *key, int64_t cost
     return decided;
 }
 
+static const struct sl_report_item *item_of(const struct decided *decided, const char *name)
+{
+    for (unsigned i = 0; i < decided->report.n; i++)
+        if (strcmp(decided->report.items[i].name, name) == 0)
+            return &decided->report.items[i];
+    fail_msg("%s is not in the report", name);
+    return NULL;
+}
+
 /* ---- memory that fails */
 
 /* The allocation after `after` others fails; negative: none does. */
@@ -132,6 +141,23 @@ static void test_split_charges_of_an_outage_are_given_back(void **state)
     fleet_close(&kit);
 }
 
+/* What was given back again is not missing in what is told. */
+static void test_reports_are_without_charges_given_back(void **state)
+{
+    struct decided decided;
+
+    (void)state;
+    open_alone("limits:\n"
+               "  - {name: l, rate: 40/h, burst: 40, coordination: shared}\n"
+               "  - {name: c, layer: late, rate: 40/h, coordination: shared, on_store_failure: closed}\n");
+    decided = check_type("user", "k", 7);
+    assert_false(decided.verdict.allowed);
+    assert_int_equal(item_of(&decided, "l")->quota, 40);
+    assert_int_equal(item_of(&decided, "l")->remaining, 40);
+    assert_int_equal(item_of(&decided, "l")->next_ms, 0);
+    fleet_close(&kit);
+}
+
 /* ---- failing memory */
 
 static void expect_no_empty_call(void)
@@ -179,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_of_a_turn_are_sent_in_order),
         cmocka_unit_test(test_split_charges_of_an_outage_are_given_back),
+        cmocka_unit_test(test_reports_are_without_charges_given_back),
         cmocka_unit_test(test_memory_fails_at_any_place_of_a_decision),
     };
 
