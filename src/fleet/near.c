@@ -306,7 +306,7 @@ static void leave_unasked(struct near *n, unsigned from, unsigned to)
         part->state = SL_PART_KNOWN;
         part->decision = (struct sl_decision){.allowed = true, .now_us = n->now_us};
         part->telling.how = SL_TOLD_UNKNOWN;
-        part->telling.numbers = (struct sl_numbers){.limit = part->item.shape->limit, .remaining = -1};
+        part->telling.numbers = (struct sl_numbers){.limit = whole(n->consult, i)->shape->limit, .remaining = -1};
     }
 }
 

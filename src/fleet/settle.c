@@ -9,17 +9,18 @@ static const struct sl_item *whole(const struct sl_flight *flight, unsigned i)
     return &flight->items[i];
 }
 
-/* Nobody knows whether a dry-run limit would have had room. */
-static void leave_open(struct sl_flight *flight, const struct sl_leg *leg)
+/* Nobody knows whether it would have had room: a dry-run limit, or one that does not matter any more. */
+static void leave_open(struct sl_flight *flight, const struct sl_leg *leg, uint64_t now_us)
 {
     for (unsigned i = 0; i < leg->n; i++) {
         struct sl_part *part = &flight->parts[leg->parts[i]];
 
         part->state = SL_PART_KNOWN;
-        part->decision = (struct sl_decision){.allowed = true, .now_us = part->decision.now_us};
+        part->decision = (struct sl_decision){.allowed = true, .now_us = now_us};
         part->telling.how = SL_TOLD_UNKNOWN;
         part->telling.source = SLUICE_DEGRADED;
-        part->telling.numbers = (struct sl_numbers){.limit = part->item.shape->limit, .remaining = -1};
+        part->telling.numbers =
+            (struct sl_numbers){.limit = whole(flight, leg->parts[i])->shape->limit, .remaining = -1};
     }
 }
 
@@ -50,7 +51,7 @@ static bool decide(struct sl_flight *flight, uint64_t now_us)
         if (leg->state != SL_LEG_FAILED)
             continue;
         if (leg->dry || !allowed)
-            leave_open(flight, leg);
+            leave_open(flight, leg, now_us);
         else
             allowed = degrade(flight, leg, now_us);
     }

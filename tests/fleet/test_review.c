@@ -158,6 +158,42 @@ static void test_reports_are_without_charges_given_back(void **state)
     fleet_close(&kit);
 }
 
+/* ---- reports */
+
+/* A split limit whose answer does not matter any more is told of as a whole. */
+static void test_reports_tell_of_whole_split_limits(void **state)
+{
+    static const char yaml[] = "limits:\n"
+                               "  - {name: c, rate: 40/h, coordination: shared, on_store_failure: closed}\n"
+                               "  - {name: s, layer: late, per: [], rate: 103/h, burst: 103, coordination: split,"
+                               " split: 4}\n";
+    struct decided decided;
+
+    (void)state;
+    open_alone(yaml);
+    decided = check_type("user", "k", 1);
+    assert_int_equal(decided.verdict.reason, SLUICE_REASON_STORE_UNAVAILABLE);
+    assert_int_equal(item_of(&decided, "s")->quota, 103);
+    fleet_close(&kit);
+}
+
+static void test_near_rejections_tell_of_whole_split_limits(void **state)
+{
+    static const char yaml[] = "limits:\n"
+                               "  - {name: s, per: [], rate: 103/h, burst: 103, coordination: split, split: 4}\n"
+                               "  - {name: a, layer: late, rate: 1/h, coordination: shared, local_factor: 1000}\n";
+    struct decided decided;
+
+    (void)state;
+    open_fleet(yaml, 1);
+    for (unsigned i = 0; i < 3; i++)
+        decided = check_type("user", "k", 1);
+    assert_false(decided.verdict.allowed);
+    assert_int_equal(decided.verdict.source, SLUICE_LOCAL);
+    assert_int_equal(item_of(&decided, "s")->quota, 103);
+    fleet_close(&kit);
+}
+
 /* ---- failing memory */
 
 static void expect_no_empty_call(void)
@@ -206,6 +242,8 @@ int main(void)
         cmocka_unit_test(test_calls_of_a_turn_are_sent_in_order),
         cmocka_unit_test(test_split_charges_of_an_outage_are_given_back),
         cmocka_unit_test(test_reports_are_without_charges_given_back),
+        cmocka_unit_test(test_reports_tell_of_whole_split_limits),
+        cmocka_unit_test(test_near_rejections_tell_of_whole_split_limits),
         cmocka_unit_test(test_memory_fails_at_any_place_of_a_decision),
     };
 
