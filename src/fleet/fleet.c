@@ -156,6 +156,11 @@ bool sl_fleet_secret(struct sl_fleet *fleet, struct sl_secret *ret_secret)
     return known;
 }
 
+uint64_t sl_fleet_id(const struct sl_fleet *fleet)
+{
+    return fleet->id;
+}
+
 unsigned sl_fleet_instances(const struct sl_fleet *fleet)
 {
     return atomic_load_explicit(&fleet->instances, memory_order_relaxed);

@@ -73,6 +73,9 @@ bool sl_fleet_secret(struct sl_fleet *fleet, struct sl_secret *ret_secret);
 /* How many instances share the limits now: as last heard from the store, else as configured. */
 unsigned sl_fleet_instances(const struct sl_fleet *fleet);
 
+/* This instance's name among those that are alive (fleet/members.h). */
+uint64_t sl_fleet_id(const struct sl_fleet *fleet);
+
 /* The bucket is whole again in the store (sl_limiter_reset of its key): what is known of it here is forgotten. */
 void sl_fleet_forget(struct sl_fleet *fleet, struct sl_hash128 fp);
 

@@ -109,7 +109,7 @@ static void hand_over(struct sl_call *call, struct sl_policy_job *job, size_t an
         return;
     }
     sl_post_begin(&call->service->post);
-    hooks->policy(hooks->ctx, job);
+    hooks->policy(hooks->policy_ctx, job);
 }
 
 /* ---- reading requests; each returns false after it has answered */

@@ -4,13 +4,15 @@
 
 void sl_postbox_init(struct sl_postbox *box)
 {
-    *box = (struct sl_postbox){.first = NULL};
+    *box = (struct sl_postbox){.made = true};
     pthread_mutex_init(&box->lock, NULL);
 }
 
 void sl_postbox_fini(struct sl_postbox *box)
 {
-    pthread_mutex_destroy(&box->lock);
+    if (box->made)
+        pthread_mutex_destroy(&box->lock);
+    box->made = false;
 }
 
 void sl_post_begin(struct sl_postbox *box)

@@ -15,6 +15,7 @@ struct sl_post {
 };
 
 struct sl_postbox {
+    bool made;
     pthread_mutex_t lock;
     struct sl_post *first;   /* what has been sent; the newest first */
     unsigned n_out;          /* the loop's own */
@@ -23,7 +24,7 @@ struct sl_postbox {
 };
 
 void sl_postbox_init(struct sl_postbox *box);
-void sl_postbox_fini(struct sl_postbox *box);
+void sl_postbox_fini(struct sl_postbox *box); /* again does nothing */
 
 void sl_post_begin(struct sl_postbox *box);
 void sl_post_send(struct sl_postbox *box, struct sl_post *post);

@@ -44,7 +44,8 @@ struct sl_server_hooks {
     int (*reload)(void *ctx, char *ret_why, size_t why_size);
     /* PUT /v1/policy, GET /v1/policy/history, POST /v1/policy/rollback: takes the job (server/policy_job.h), which must be
      * done in the end, and before the server can stop. Called on the admin thread. NULL: these routes answer 501. */
-    void (*policy)(void *ctx, struct sl_policy_job *job);
+    void (*policy)(void *policy_ctx, struct sl_policy_job *job);
+    void *policy_ctx;
     /* All threads of the server have come to their end after sl_server_stop; drained is false when the time ran out and
      * connections were cut. Called once, on one of those threads. NULL: not wanted. */
     void (*stopped)(void *ctx, bool drained);

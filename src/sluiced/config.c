@@ -15,6 +15,7 @@
 #define AT(field) .offset = offsetof(struct sl_config, field)
 
 static const char *const log_formats[] = {[SL_LOG_LOGFMT] = "logfmt", [SL_LOG_JSON] = "json", NULL};
+static const char *const policy_sources[] = {[SL_POLICY_FROM_STORE] = "store", [SL_POLICY_FROM_FILE] = "file", NULL};
 
 static int check_store(const char *value, char *why, size_t why_size)
 {
@@ -120,13 +121,21 @@ const struct sl_option sl_config_rows[] = {
      AT(policy),
      .argument = "FILE",
      .sentence = "the policy (required), watched and taken anew when it changes"},
+    {.name = "policy-source",
+     .type = SL_OPTION_CHOICE,
+     AT(policy_source),
+     .argument = "SOURCE",
+     .preset = "store",
+     .choices = policy_sources,
+     .sentence = "what counts when the instances share a store: `store`, its current version, and the file only until "
+                 "there is one; or `file`"},
     {.name = "state",
      .type = SL_OPTION_TEXT,
      AT(state),
      .argument = "DIR",
      .sentence =
-         "keeps the last good policy here, for a restart with a broken file, and the secret that the instances of a "
-         "store share"},
+         "keeps the last good policy here, for a restart with a broken file or without the store, and the secret that "
+         "the instances of a store share"},
     {.name = "instances",
      .type = SL_OPTION_COUNT,
      AT(instances),

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum sl_policy_source { SL_POLICY_FROM_STORE, SL_POLICY_FROM_FILE };
+
 enum sl_log_format { SL_LOG_LOGFMT, SL_LOG_JSON };
 
 struct sl_config {
@@ -20,6 +22,7 @@ struct sl_config {
     char *unix_mode;
     /* policy */
     char *policy;
+    unsigned policy_source; /* enum sl_policy_source */
     char *state;
     char *region;
     uint64_t instances;

@@ -6,6 +6,7 @@
 #include "sluiced/log.h"
 #include "sluiced/look.h"
 #include "sluiced/notify.h"
+#include "sluiced/plane.h"
 #include "sluiced/source.h"
 #include "sluiced/tier.h"
 #include "sluiced/watch.h"
@@ -31,6 +32,7 @@ struct daemon {
     struct sl_source source;
     struct sl_limiter *limiter;
     struct sl_look look;
+    struct sl_plane plane;
     struct sl_server *server;
     struct sl_watch watch;
     uv_loop_t loop;
@@ -47,7 +49,10 @@ static enum sl_reload reload(struct daemon *daemon, const char *trigger, char *w
 {
     enum sl_reload result = sl_source_reload(&daemon->source, trigger, why, why_size);
 
-    sl_server_count_reload(daemon->server, result != SL_RELOAD_FAILED);
+    if (result == SL_RELOAD_IGNORED)
+        sl_server_count_ignored(daemon->server);
+    else
+        sl_server_count_reload(daemon->server, result != SL_RELOAD_FAILED);
     return result;
 }
 
@@ -58,13 +63,20 @@ static void on_file_changed(void *ctx)
 
 static void on_hangup(uv_signal_t *handle, int number)
 {
+    struct daemon *daemon = handle->data;
+
     (void)number;
-    reload(handle->data, "SIGHUP", NULL, 0);
+    if (sl_plane_hurry(&daemon->plane) && sl_source_runs(&daemon->source).number)
+        sl_log(&daemon->log, SL_LOG_INFO, "SIGHUP: looking for another version of the policy on the store");
+    else
+        reload(daemon, "SIGHUP", NULL, 0);
 }
 
 static int on_admin_reload(void *ctx, char *ret_why, size_t why_size)
 {
-    return reload(ctx, "asked to reload", ret_why, why_size) == SL_RELOAD_FAILED ? SL_EPOLICY : 0;
+    enum sl_reload result = reload(ctx, "asked to reload", ret_why, why_size);
+
+    return result == SL_RELOAD_FAILED ? SL_EPOLICY : result == SL_RELOAD_IGNORED ? SL_EBUSY : 0;
 }
 
 /* ---- the end ---- */
@@ -172,6 +184,10 @@ static struct sl_server_options server_options(struct daemon *daemon)
     options.top = daemon->look.top;
     options.hooks = (struct sl_server_hooks){
         .ctx = daemon, .log = on_server_log, .reload = on_admin_reload, .stopped = on_server_stopped};
+    if (sl_tier_is_shared(&daemon->tier)) {
+        options.hooks.policy = sl_plane_job;
+        options.hooks.policy_ctx = &daemon->plane;
+    }
     return options;
 }
 
@@ -198,10 +214,15 @@ static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *wh
                                       .ctx = &daemon->tier};
     struct sl_table *table = NULL;
     struct sl_policy *policy = NULL;
+    bool versions = source.has_store && config->policy_source == SL_POLICY_FROM_STORE;
     int err = open_table(config, &table, why, why_size);
 
     if (err)
         return err;
+    if (versions) {
+        source.versions = &daemon->tier.url;
+        source.ns = config->namespace;
+    }
     source.secret = sl_tier_secret(&daemon->tier, sl_table_secret(table));
     err = sl_source_init(&daemon->source, &source, why, why_size);
     if (!err)
@@ -224,6 +245,7 @@ static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *wh
 static void tear_down_limiter(struct daemon *daemon)
 {
     sl_look_stop(&daemon->look);
+    sl_plane_stop(&daemon->plane);
     sl_tier_stop(&daemon->tier);
     sl_limiter_free(daemon->limiter);
     sl_source_fini(&daemon->source);
@@ -317,7 +339,7 @@ static void serve(struct daemon *daemon, bool fallen_back)
 {
     if (fallen_back)
         sl_server_count_reload(daemon->server, false);
-    sl_server_set_ready(daemon->server, true);
+    sl_plane_follow(&daemon->plane, daemon->server);
     log_start(daemon);
     sl_notify("READY=1");
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
@@ -337,6 +359,9 @@ static int set_up(struct daemon *daemon, bool *ret_fallen_back, char *why, size_
         if (err)
             snprintf(why, why_size, "%s", sl_err_text(err));
     }
+    if (!err)
+        err = sl_plane_start(&daemon->plane, daemon->config, &daemon->tier, &daemon->source, &daemon->log,
+                             &daemon->loop, why, why_size);
     if (!err)
         err = set_up_server(daemon, why, why_size);
     if (!err) {
@@ -390,6 +415,7 @@ int sl_daemon_run(const struct sl_config *config, const struct sl_options *optio
         sl_log(&daemon.log, SL_LOG_INFO, "stopped");
     }
     close_loop(&daemon);
+    sl_plane_fini(&daemon.plane);
     sl_tier_fini(&daemon.tier);
     sl_log_fini(&daemon.log);
     return status;

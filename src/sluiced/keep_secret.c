@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define NAME_SIZE 48
 #define STORE_TEXT_MAX 8192
 #define FILE_BYTES_MAX 256
 
-static void write_name(const struct sl_store_url *store, const char *ns, char name[static NAME_SIZE])
+void sl_keep_name(const char *what, const struct sl_store_url *store, const char *ns,
+                  char name[static SL_KEEP_NAME_MAX])
 {
     char text[STORE_TEXT_MAX + 64];
     struct sl_hash128 hash;
@@ -24,15 +24,15 @@ static void write_name(const struct sl_store_url *store, const char *ns, char na
     len = strlen(text) + 1; /* the zero byte is between the two, since neither holds one */
     len += (size_t)snprintf(text + len, sizeof text - len, "%s", ns);
     hash = sl_hash13((struct sl_secret){0}, text, len);
-    snprintf(name, NAME_SIZE, "secret-%016llx%016llx", (unsigned long long)hash.a, (unsigned long long)hash.b);
+    snprintf(name, SL_KEEP_NAME_MAX, "%s-%016llx%016llx", what, (unsigned long long)hash.a, (unsigned long long)hash.b);
 }
 
 int sl_keep_secret(const char *dir, const struct sl_store_url *store, const char *ns, const struct sl_secret *secret,
                    char *why, size_t why_size)
 {
-    char name[NAME_SIZE], text[SL_MEMBERS_SECRET_LEN + 1];
+    char name[SL_KEEP_NAME_MAX], text[SL_MEMBERS_SECRET_LEN + 1];
 
-    write_name(store, ns, name);
+    sl_keep_name("secret", store, ns, name);
     sl_members_write_secret(secret, text);
     text[SL_MEMBERS_SECRET_LEN] = '\n'; /* in the place of the zero byte */
     return sl_keep_write(dir, name, text, sizeof text, why, why_size);
@@ -42,12 +42,12 @@ int sl_keep_find_secret(const char *dir, const struct sl_store_url *store, const
                         char *why, size_t why_size)
 {
     struct sl_alloc alloc = sl_alloc_system();
-    char path[4096], name[NAME_SIZE], reason[SL_FILE_WHY_MAX], *text = NULL;
+    char path[4096], name[SL_KEEP_NAME_MAX], reason[SL_FILE_WHY_MAX], *text = NULL;
     struct stat st;
     size_t len;
     int err;
 
-    write_name(store, ns, name);
+    sl_keep_name("secret", store, ns, name);
     snprintf(path, sizeof path, "%s/%s", dir, name);
     if (stat(path, &st) && errno == ENOENT)
         return SL_ENOTFOUND;

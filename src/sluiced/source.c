@@ -1,11 +1,13 @@
 #include "sluiced/source.h"
 
 #include "base/err.h"
+#include "control/text.h"
 #include "policy/file.h"
 #include "sluiced/keep.h"
 #include "store/url.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,6 +49,7 @@ void sl_source_fini(struct sl_source *source)
 
     sl_free(&alloc, source->text);
     source->text = NULL;
+    sl_version_text_free(&alloc, &source->version_text);
     pthread_mutex_destroy(&source->lock);
 }
 
@@ -158,15 +161,79 @@ static int load(struct sl_source *source, unsigned logged, struct reading *ret_r
     return err;
 }
 
+/* ---- versions */
+
+#define VERSION_NAME_MAX 40
+
+/* Compiles the texts of a version. On failure `why` has the first finding. */
+static struct sl_policy *compile_version(const struct sl_source *source, const struct sl_version_text *text,
+                                         const char *name, unsigned logged, char *why, size_t why_size)
+{
+    struct sl_policy_options options = policy_options(source);
+    struct sl_policy *policy = NULL;
+    struct sl_diags diags;
+
+    sl_diags_init(&diags, options.alloc);
+    if (sl_version_text_compile(text, name, &options, &policy, &diags)) {
+        policy = NULL;
+        summarize(&diags, why, why_size);
+    }
+    if (logged & (policy ? LOG_WARNINGS : LOG_ERRORS))
+        log_findings(source->config.log, &diags);
+    sl_diags_fini(&diags);
+    return policy;
+}
+
+static void name_version(uint64_t number, char name[static VERSION_NAME_MAX])
+{
+    snprintf(name, VERSION_NAME_MAX, "version %" PRIu64, number);
+}
+
+/* What was kept of the store's versions, when they come first. NULL: nothing that can be used. */
+static struct sl_policy *first_version(struct sl_source *source)
+{
+    const struct sl_source_config *config = &source->config;
+    struct sl_alloc alloc = sl_alloc_system();
+    struct sl_version_text text;
+    struct sl_pointer version;
+    struct sl_policy *policy;
+    char why[1024], name[VERSION_NAME_MAX];
+    int err;
+
+    if (!config->versions || !config->state_dir)
+        return NULL;
+    err = sl_keep_find_version(config->state_dir, config->versions, config->ns, &version, &text, why, sizeof why);
+    if (err && err != SL_ENOTFOUND)
+        sl_log(config->log, SL_LOG_WARNING, "the version of the policy that was kept cannot be used: %s", why);
+    if (err)
+        return NULL;
+    name_version(version.number, name);
+    policy = compile_version(source, &text, name, LOG_WARNINGS | LOG_ERRORS, why, sizeof why);
+    if (!policy) {
+        sl_log(config->log, SL_LOG_ERROR, "%s of the policy, which was kept, is not valid any more", name);
+        sl_version_text_free(&alloc, &text);
+        return NULL;
+    }
+    source->version = version;
+    source->version_text = text;
+    sl_log(config->log, SL_LOG_INFO, "%s of the policy was kept in %s: it is in force until the store tells of another",
+           name, config->state_dir);
+    return policy;
+}
+
 int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, bool *ret_fallen_back, char *why,
                     size_t why_size)
 {
     const char *dir = source->config.state_dir;
     struct sl_policy_options options = policy_options(source);
     struct reading reading;
-    int err = load(source, LOG_WARNINGS, &reading, why, why_size);
+    int err;
 
     *ret_fallen_back = false;
+    *ret_policy = first_version(source);
+    if (*ret_policy)
+        return 0;
+    err = load(source, LOG_WARNINGS, &reading, why, why_size);
     if (!err) {
         remember_text(source, &reading);
         *ret_policy = reading.policy;
@@ -191,7 +258,7 @@ static void note_secret(struct sl_source *source)
         source->config.keyed(source->config.ctx, &source->in_force);
 }
 
-/* Puts the policy in force unless it is the same; takes it in any case. On failure `why` says what is wrong. */
+/* Puts the policy in force unless it is the same. The caller keeps its reference. On failure `why` says what is wrong. */
 static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, const char *trigger, char *why,
                            size_t why_size)
 {
@@ -211,35 +278,47 @@ static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, c
     } else {
         sl_log(source->config.log, SL_LOG_INFO, "%s: policy %.12s is in force, %zu limits", trigger,
                sl_policy_hash(policy), sl_policy_n_limits(policy));
-        keep(source, policy);
         note_secret(source);
     }
-    sl_policy_unref(policy);
     return result;
 }
 
-/* As swap, and what became of it is told. */
+/* As swap with the file's policy, which is taken in any case; what became of it is told. */
 static enum sl_reload put_in_force(struct sl_source *source, struct reading *reading, const char *trigger, char *why,
                                    size_t why_size)
 {
     struct sl_alloc alloc = sl_alloc_system();
     enum sl_reload result = swap(source, reading->policy, trigger, why, why_size);
 
+    if (result == SL_RELOAD_DONE)
+        keep(source, reading->policy);
     if (result == SL_RELOAD_FAILED)
         sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
     else
         remember_text(source, reading);
+    sl_policy_unref(reading->policy);
     sl_free(&alloc, reading->text);
     return result;
 }
 
-enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size)
+static enum sl_reload ignore(const struct sl_source *source, const char *trigger, char *why, size_t why_size)
+{
+    char text[256];
+
+    snprintf(text, sizeof text, "version %" PRIu64 " of the store is in force, and the file is not taken",
+             source->version.number);
+    sl_log(source->config.log, SL_LOG_WARNING, "%s: %s; `sluice policy push` makes it a version", trigger, text);
+    if (why)
+        snprintf(why, why_size, "%s", text);
+    return SL_RELOAD_IGNORED;
+}
+
+static enum sl_reload reload(struct sl_source *source, const char *trigger, char *why, size_t why_size)
 {
     char reason[1024];
     struct reading reading;
     enum sl_reload result = SL_RELOAD_FAILED;
 
-    pthread_mutex_lock(&source->lock);
     if (!load(source, LOG_WARNINGS | LOG_ERRORS, &reading, reason, sizeof reason))
         result = put_in_force(source, &reading, trigger, reason, sizeof reason);
     if (result == SL_RELOAD_FAILED) {
@@ -247,8 +326,107 @@ enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, c
         if (why)
             snprintf(why, why_size, "%s", reason);
     }
+    return result;
+}
+
+enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size)
+{
+    enum sl_reload result;
+
+    pthread_mutex_lock(&source->lock);
+    if (source->version.number)
+        result = ignore(source, trigger, why, why_size);
+    else
+        result = reload(source, trigger, why, why_size);
     pthread_mutex_unlock(&source->lock);
     return result;
+}
+
+/* Keeping is a service here too. */
+static void keep_version(const struct sl_source *source)
+{
+    const struct sl_source_config *config = &source->config;
+    char why[512];
+
+    if (config->state_dir && config->versions &&
+        sl_keep_version(config->state_dir, config->versions, config->ns, &source->version, &source->version_text, why,
+                        sizeof why))
+        sl_log(config->log, SL_LOG_ERROR, "version %" PRIu64 " could not be kept in %s: %s", source->version.number,
+               config->state_dir, why);
+}
+
+static void remember_version(struct sl_source *source, const struct sl_version *version, struct sl_version_text *text)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+
+    source->version.number = version->number;
+    memcpy(source->version.hash, version->hash, sizeof source->version.hash);
+    sl_version_text_free(&alloc, &source->version_text);
+    source->version_text = *text;
+    *text = (struct sl_version_text){.bytes = NULL};
+}
+
+/* Who made it, and why, stand in the line that says it is in force: the log is where changes are looked for. */
+static void write_trigger(const struct sl_version *version, char *buf, size_t size)
+{
+    char from[64] = "";
+
+    if (version->from)
+        snprintf(from, sizeof from, ", which brings version %" PRIu64 " back", version->from);
+    snprintf(buf, size, "version %" PRIu64 " by %s%s%s%s%s", version->number, version->author, from,
+             version->comment[0] ? " (" : "", version->comment, version->comment[0] ? ")" : "");
+}
+
+enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version *version, struct sl_version_text *text,
+                              char *why, size_t why_size)
+{
+    char name[VERSION_NAME_MAX], trigger[SL_COMMENT_MAX + SL_AUTHOR_MAX + 128];
+    enum sl_reload result = SL_RELOAD_FAILED;
+    struct sl_policy *policy;
+
+    name_version(version->number, name);
+    write_trigger(version, trigger, sizeof trigger);
+    pthread_mutex_lock(&source->lock);
+    policy = compile_version(source, text, name, LOG_WARNINGS | LOG_ERRORS, why, why_size);
+    if (policy)
+        result = swap(source, policy, trigger, why, why_size);
+    if (result == SL_RELOAD_FAILED) {
+        sl_log(source->config.log, SL_LOG_ERROR, "%s was not taken; the policy in force stays", trigger);
+    } else {
+        remember_version(source, version, text);
+        keep_version(source);
+    }
+    sl_policy_unref(policy);
+    pthread_mutex_unlock(&source->lock);
+    return result;
+}
+
+int sl_source_try(struct sl_source *source, const struct sl_version_text *text, const char *name, char *why,
+                  size_t why_size)
+{
+    struct sl_policy *policy;
+
+    pthread_mutex_lock(&source->lock);
+    policy = compile_version(source, text, name, NO_LOG, why, why_size);
+    pthread_mutex_unlock(&source->lock);
+    sl_policy_unref(policy);
+    return policy ? 0 : SL_EPOLICY;
+}
+
+struct sl_pointer sl_source_runs(struct sl_source *source)
+{
+    struct sl_pointer runs;
+    struct sl_policy *policy;
+
+    pthread_mutex_lock(&source->lock);
+    runs = source->version;
+    if (!runs.number) {
+        policy = sl_limiter_policy(source->limiter);
+        snprintf(runs.hash, sizeof runs.hash, "%s", sl_policy_hash(policy));
+        sl_policy_unref(policy);
+    }
+    pthread_mutex_unlock(&source->lock);
+    return runs;
 }
 
 /* ---- another secret */
@@ -268,25 +446,45 @@ static struct sl_policy *recompile(const struct sl_source *source)
     return policy;
 }
 
+/* The file, or what is known of it. */
+static enum sl_reload rekey_file(struct sl_source *source, const char *trigger)
+{
+    char why[1024];
+    struct reading reading;
+
+    if (load(source, NO_LOG, &reading, why, sizeof why))
+        reading.policy = recompile(source);
+    if (reading.policy)
+        return put_in_force(source, &reading, trigger, why, sizeof why);
+    sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
+    return SL_RELOAD_FAILED;
+}
+
+static enum sl_reload rekey_version(struct sl_source *source, const char *trigger)
+{
+    char why[1024], name[VERSION_NAME_MAX];
+    enum sl_reload result = SL_RELOAD_FAILED;
+    struct sl_policy *policy;
+
+    name_version(source->version.number, name);
+    policy = compile_version(source, &source->version_text, name, NO_LOG, why, sizeof why);
+    if (policy)
+        result = swap(source, policy, trigger, why, sizeof why);
+    if (result == SL_RELOAD_FAILED)
+        sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
+    sl_policy_unref(policy);
+    return result;
+}
+
 enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret *secret)
 {
     static const char trigger[] = "the instances' secret is known";
-    char why[1024];
-    struct reading reading;
-    enum sl_reload result = SL_RELOAD_FAILED;
+    enum sl_reload result = SL_RELOAD_SAME;
 
     pthread_mutex_lock(&source->lock);
     source->config.secret = *secret;
-    if (same_secret(&source->in_force, secret)) {
-        result = SL_RELOAD_SAME;
-    } else {
-        if (load(source, NO_LOG, &reading, why, sizeof why))
-            reading.policy = recompile(source);
-        if (reading.policy)
-            result = put_in_force(source, &reading, trigger, why, sizeof why);
-        else
-            sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
-    }
+    if (!same_secret(&source->in_force, secret))
+        result = source->version.number ? rekey_version(source, trigger) : rekey_file(source, trigger);
     if (result == SL_RELOAD_FAILED)
         sl_log(source->config.log, SL_LOG_ERROR,
                "%s, but the policy cannot be compiled under it: shared limits follow "

@@ -1,5 +1,8 @@
 /* Where the policy comes from, and how a new one takes the place of the old: whole, or not at all.
  *
+ * It comes from the file; or, where instances share a store and its versions come first, from there: the file serves until
+ * the first version is known, and is not taken any more after that.
+ *
  * A reload reads the file, compiles it, and only then swaps; whatever is wrong with it, the policy in force stays and
  * the failure is logged with its places and counted. A file whose policy is the one in force (same hash) is no reload.
  * Reloads come from the watcher, from SIGHUP and from the admin listener, on different threads; a mutex puts them in
@@ -7,6 +10,7 @@
 #ifndef SL_SLUICED_SOURCE_H
 #define SL_SLUICED_SOURCE_H
 
+#include "control/versions.h"
 #include "limiter/limiter.h"
 #include "sluiced/log.h"
 
@@ -20,6 +24,9 @@ struct sl_source_config {
     const char *state_dir;   /* where the last good policy is kept; NULL: it is not */
     struct sl_secret secret; /* what policies are compiled under */
     bool has_store;          /* limits may be shared */
+    /* Versions on this store come before the file; NULL: the file is all there is. */
+    const struct sl_store_url *versions;
+    const char *ns;
     struct sl_log *log;
     /* The policy in force is compiled under another secret than before, since now. With the lock held, on the thread of
      * the reload; must not call back. NULL: nobody cares. */
@@ -34,14 +41,16 @@ struct sl_source {
     struct sl_secret in_force;  /* what the policy in force is compiled under */
     char *text;                 /* the file as it was last good, NULL: it never was */
     size_t text_len;
+    struct sl_pointer version; /* what is in force; number 0: the file */
+    struct sl_version_text version_text;
 };
 
 /* Returns 0, or SL_EIO with a sentence when the folder cannot be used. */
 int sl_source_init(struct sl_source *source, const struct sl_source_config *config, char *why, size_t why_size);
 void sl_source_fini(struct sl_source *source);
 
-/* Compiles the policy for the start; the caller takes the reference. A broken file falls back to the last good one,
- * with an error in the log. Else returns SL_EPOLICY or SL_ENOMEM and one sentence: the first finding, and how many
+/* Compiles the policy for the start; the caller takes the reference. Where versions come first, that is the last good one that
+ * was kept. Else it is the file; a broken one falls back to the last good one, with an error in the log. Else returns SL_EPOLICY or SL_ENOMEM and one sentence: the first finding, and how many
  * more there are. */
 int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, bool *ret_fallen_back, char *why,
                     size_t why_size);
@@ -50,11 +59,28 @@ int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, boo
 void sl_source_attach(struct sl_source *source, struct sl_limiter *limiter);
 
 /* What a reload came to. */
-enum sl_reload { SL_RELOAD_DONE, SL_RELOAD_SAME, SL_RELOAD_FAILED };
+enum sl_reload {
+    SL_RELOAD_DONE,
+    SL_RELOAD_SAME,
+    SL_RELOAD_FAILED,
+    SL_RELOAD_IGNORED, /* a version is in force: the file was not looked at */
+};
 
 /* Reads the file anew. `trigger` is for the log ("SIGHUP"). On failure `why` has the first finding; it may be NULL.
  * Any thread. */
 enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size);
+
+/* Puts a version in force, and keeps it. On success the texts are taken (and *text cleared). On failure everything stays, the
+ * findings are logged, and `why` has the first. Any thread. */
+enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version *version, struct sl_version_text *text,
+                              char *why, size_t why_size);
+
+/* Would these texts be taken? Returns 0, or SL_EPOLICY or SL_ENOMEM and the first finding. Any thread. */
+int sl_source_try(struct sl_source *source, const struct sl_version_text *text, const char *name, char *why,
+                  size_t why_size);
+
+/* What is in force: a version; or number 0 and the hash of the file's policy. Any thread. */
+struct sl_pointer sl_source_runs(struct sl_source *source);
 
 /* From here on policies are compiled under this secret, beginning with the one in force: the file as it is now, else as
  * it was last good, else the copy that was kept. When none of them compiles, the policy in force stays as it is until a
