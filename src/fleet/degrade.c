@@ -34,6 +34,7 @@ static void tell_share(struct sl_part *part)
 {
     sl_decision_numbers(&part->degraded, &part->decision, &part->telling.numbers);
     part->telling.numbers.limit = part->item.shape->limit;
+    part->telling.share = part->degraded.limit;
     part->telling.how = SL_TOLD_NUMBERS;
     part->telling.source = SLUICE_DEGRADED;
 }

@@ -34,6 +34,7 @@ static void begin_part(struct near *n, unsigned i)
     part->item = *item;
     part->telling.how = SL_TOLD_TABLE;
     part->telling.source = SLUICE_LOCAL;
+    part->telling.share = 0;
     part->state = SL_PART_TABLE;
     part->split_at = 0;
     part->store = 0;

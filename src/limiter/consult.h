@@ -47,6 +47,7 @@ enum sl_told {
 struct sl_telling {
     uint8_t how;    /* enum sl_told */
     uint8_t source; /* enum sluice_source */
+    uint32_t share; /* what `remaining` is left of, where that is less than the limit; 0: the limit */
     struct sl_numbers numbers;
 };
 

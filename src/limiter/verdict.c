@@ -132,12 +132,18 @@ static void clear(struct sluice_verdict *v)
     v->policy[0] = v->dry_run_policy[0] = '\0';
 }
 
+/* Used up to warn_at, of `whole` tokens. */
+static bool warns(const struct sluice_verdict *v, int64_t whole)
+{
+    uint64_t used = v->remaining < 0 ? 0 : (uint64_t)(whole - v->remaining);
+
+    return v->warn_at_percent > 0 && used * 100 >= (uint64_t)whole * v->warn_at_percent;
+}
+
 /* Takes the figures of one bucket over into the verdict, with its reason when it refused. */
 static void report_bucket(const struct sl_item *item, const struct sl_decision *d, const struct sl_numbers *numbers,
                           const struct sl_name *names, struct sluice_verdict *v)
 {
-    uint64_t used = numbers->remaining < 0 ? 0 : (uint64_t)(numbers->limit - numbers->remaining);
-
     copy_name(v->policy, names, item->limit);
     if (!d->allowed)
         v->reason = d->never ? SLUICE_REASON_COST_EXCEEDS_LIMIT : SLUICE_REASON_RATE_LIMITED;
@@ -147,7 +153,7 @@ static void report_bucket(const struct sl_item *item, const struct sl_decision *
     v->reset_after_ms = numbers->reset_after_ms;
     v->reset_at_ms = reset_at_ms(item->shape, d, numbers);
     v->warn_at_percent = (uint8_t)item->limit->warn_at_percent;
-    v->warning = v->warn_at_percent > 0 && used * 100 >= (uint64_t)numbers->limit * v->warn_at_percent;
+    v->warning = warns(v, numbers->limit);
 }
 
 /* The same when another tier may have judged it. */
@@ -158,6 +164,8 @@ static void report_told(const struct sl_item *item, const struct sl_decision *d,
     if (!telling)
         return;
     v->source = telling->source;
+    if (telling->share > 0)
+        v->warning = warns(v, telling->share);
     if (telling->how >= SL_TOLD_NUMBERS)
         v->reset_at_ms = (int64_t)((d->now_us + 999) / 1000) + numbers->reset_after_ms;
     if (telling->how == SL_TOLD_UNKNOWN || telling->how == SL_TOLD_UNAVAILABLE)

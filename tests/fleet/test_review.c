@@ -158,6 +158,23 @@ static void test_reports_are_without_charges_given_back(void **state)
     fleet_close(&kit);
 }
 
+/* A share that is nearly whole is not nearly used up, whatever part of the limit it is. */
+static void test_a_share_warns_when_it_is_used(void **state)
+{
+    (void)state;
+    open_alone("limits: [{name: l, rate: 40/h, burst: 40, coordination: shared, warn_at: 80%}]\n");
+    atomic_store(&kit.instances[0].fleet->instances, 4);
+    for (unsigned i = 0; i < 10; i++) {
+        struct decided decided = check_type("user", "k", 1);
+
+        assert_true(decided.verdict.allowed);
+        assert_int_equal(decided.verdict.limit, 40);
+        assert_int_equal(decided.verdict.remaining, 9 - i);
+        assert_int_equal(decided.verdict.warning, i >= 7);
+    }
+    fleet_close(&kit);
+}
+
 /* ---- reports */
 
 /* A split limit whose answer does not matter any more is told of as a whole. */
@@ -242,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_calls_of_a_turn_are_sent_in_order),
         cmocka_unit_test(test_split_charges_of_an_outage_are_given_back),
         cmocka_unit_test(test_reports_are_without_charges_given_back),
+        cmocka_unit_test(test_a_share_warns_when_it_is_used),
         cmocka_unit_test(test_reports_tell_of_whole_split_limits),
         cmocka_unit_test(test_near_rejections_tell_of_whole_split_limits),
         cmocka_unit_test(test_memory_fails_at_any_place_of_a_decision),
