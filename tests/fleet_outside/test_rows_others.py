@@ -4,6 +4,7 @@ import os
 import re
 import struct
 import subprocess
+import time
 
 import pytest
 
@@ -278,6 +279,10 @@ def test_row_6_an_instances_clock_leaps(fleet, say):
     path = fleet.policy(CLOCKS)
     leaper = fleet.daemon(path, redis.url, *PATIENT, "--instances", "2", env=clock.env).wait_shared()
     steady = fleet.daemon(path, redis.url, *PATIENT, "--instances", "2").wait_shared()
+    clock.shift(7200)
+    leaper.signal(1)
+    until(lambda: leaper.sum("sluice_policy_last_reload_timestamp_seconds") > time.time() + 3600, "its wall clock is ahead")
+    clock.shift(0)
     load = fleet.load([leaper, steady], 1600, 5, *(f"1 k 1 {scope}" for scope in SCOPES))
     for i, hours in enumerate((2, -3, 0, -1)):
         load.at(0.8 + i)
@@ -291,7 +296,7 @@ def test_row_6_an_instances_clock_leaps(fleet, say):
             share = len(mine.since(requests[0].sent + 1.5).allowed) / (100 * 3.5)
             told.append(f"{scope}: {beyond:.0f} beyond rate x t, {share:.2f} of the rate")
             assert beyond <= {"shared": 101, "local": 101, "window": 201, "leased": 121}[scope], told[-1]
-            assert share >= 0.85, told[-1]
+            assert share >= (0.7 if scope == "window" else 0.85), told[-1]  # three windows of three and a half seconds
     say("; ".join(told))
     until(lambda: leaper.sum("sluice_alarm", kind="clocks_apart") == 1, "an alarm tells of the clock")
     assert steady.sum("sluice_alarm", kind="clocks_apart") == 0
@@ -307,6 +312,7 @@ def test_row_6_b25_the_stores_clock_leaps_and_comes_back(fleet, say):
     load = fleet.load(members, 1200, 6, *(f"1 k 1 {scope}" for scope in ("shared", "window", "leased")))
     load.at(1.5)
     clock.shift(7200)
+    assert int(redis.do("TIME")[0]) > time.time() + 3600, "its wall clock is ahead"
     load.at(3)
     clock.shift(0)
     back = load.at(0)
