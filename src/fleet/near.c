@@ -399,28 +399,38 @@ static int take_off(struct near *n, struct sluice_verdict *ret_verdict, struct s
     return SL_PENDING;
 }
 
+static void begin(struct near *n)
+{
+    n->fleet = n->call->fleet;
+    n->table = n->fleet->limiter->table;
+    n->instances = sl_fleet_instances(n->fleet);
+    n->n_store = 0;
+    for (unsigned i = 0; i < n->consult->n_items + n->consult->n_dry; i++)
+        begin_part(n, i);
+}
+
+/* Rejected whatever the buckets hold: those of the store are not asked about. */
+static int reject_blocked(struct near *n, struct sluice_verdict *ret_verdict, struct sl_report *report)
+{
+    look_at_table(n, 0, n->consult->n_items);
+    leave_unasked(n, 0, n->consult->n_items);
+    consult_dry(n, false);
+    return finish(n, false, ret_verdict, report);
+}
+
 int sl_near_decide(void *near_call, struct sl_snapshot *snapshot, unsigned slot, const struct sl_consult *consult,
                    uint64_t now_us, struct sluice_verdict *ret_verdict, struct sl_report *report)
 {
     struct near n;
 
     n.call = near_call;
-    n.fleet = n.call->fleet;
-    n.table = n.fleet->limiter->table;
-    if (consult->denied || consult->blocked) { /* rejected whatever the buckets hold */
-        sl_consult_run(n.fleet->limiter, snapshot, slot, consult, now_us, ret_verdict, report);
-        return SL_DECIDED;
-    }
     n.snapshot = snapshot;
     n.slot = slot;
     n.consult = consult;
     n.now_us = now_us;
-    n.instances = sl_fleet_instances(n.fleet);
-    n.n_store = 0;
-    for (unsigned i = 0; i < consult->n_items; i++)
-        begin_part(&n, i);
-    for (unsigned i = 0; i < consult->n_dry; i++)
-        begin_part(&n, consult->n_items + i);
+    begin(&n);
+    if (consult->denied || consult->blocked)
+        return reject_blocked(&n, ret_verdict, report);
     if (!look_at_table(&n, 0, consult->n_items) || !pass_filters(&n) || !consult_limits(&n, 0, consult->n_items) ||
         !charge_table(&n, 0, consult->n_items))
         return reject(&n, ret_verdict, report);

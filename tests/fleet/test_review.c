@@ -211,6 +211,29 @@ static void test_near_rejections_tell_of_whole_split_limits(void **state)
     fleet_close(&kit);
 }
 
+/* Blocked whatever the buckets hold; but those of the store are not said to be whole. */
+static void test_blocked_requests_tell_nothing_of_the_store(void **state)
+{
+    static const char yaml[] = "limits:\n"
+                               "  - {name: a, per: [], rate: 40/h, burst: 40, coordination: shared}\n"
+                               "  - {name: never, layer: late, key_type: b, rate: blocked}\n"
+                               "  - {name: trial, layer: trial, per: [], rate: 9/h, coordination: shared,"
+                               " mode: dry_run}\n";
+    struct decided decided;
+
+    (void)state;
+    open_fleet(yaml, 1);
+    assert_true(check_type("user", "k", 30).verdict.allowed);
+    decided = check_type("b", "k", 1);
+    assert_false(decided.verdict.allowed);
+    assert_int_equal(decided.verdict.reason, SLUICE_REASON_BLOCKED);
+    assert_string_equal(decided.verdict.policy, "never");
+    assert_int_equal(item_of(&decided, "a")->remaining, -1);
+    assert_int_equal(item_of(&decided, "trial")->remaining, -1);
+    assert_false(decided.verdict.dry_run);
+    fleet_close(&kit);
+}
+
 /* ---- failing memory */
 
 static void expect_no_empty_call(void)
@@ -262,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_a_share_warns_when_it_is_used),
         cmocka_unit_test(test_reports_tell_of_whole_split_limits),
         cmocka_unit_test(test_near_rejections_tell_of_whole_split_limits),
+        cmocka_unit_test(test_blocked_requests_tell_nothing_of_the_store),
         cmocka_unit_test(test_memory_fails_at_any_place_of_a_decision),
     };
 
