@@ -374,23 +374,33 @@ static int reject(struct near *n, struct sluice_verdict *ret_verdict, struct sl_
     return finish(n, false, ret_verdict, report);
 }
 
+/* Out of memory: as if no store answered. Dry-run limits that need none are charged as ever. */
+static int do_without(struct near *n, struct sluice_verdict *ret_verdict, struct sl_report *report)
+{
+    unsigned n_items = n->consult->n_items, n_all = n_items + n->consult->n_dry;
+    bool allowed = true;
+
+    for (unsigned i = 0; i < n_items; i++)
+        if (n->parts[i].state == SL_PART_STORE) {
+            sl_part_degrade(n->fleet, &n->parts[i], whole(n->consult, i), n->now_us, 0);
+            allowed = allowed && n->parts[i].decision.allowed;
+        }
+    leave_unasked(n, n_items, n_all);
+    for (unsigned i = 0; !allowed && i < n_items; i++)
+        sl_part_undo(n->fleet, &n->parts[i]);
+    if (allowed)
+        charge_dry(n);
+    else
+        undo_leased(n, n_items, n_all);
+    return finish(n, allowed, ret_verdict, report);
+}
+
 static int take_off(struct near *n, struct sluice_verdict *ret_verdict, struct sl_report *report)
 {
     struct sl_flight *flight = sl_flight_new(n->fleet, n->snapshot->policy, n->consult, n->parts);
 
-    if (!flight) { /* out of memory: as if no store answered */
-        bool allowed = true;
-
-        for (unsigned i = 0; i < n->consult->n_items; i++)
-            if (n->parts[i].state == SL_PART_STORE) {
-                sl_part_degrade(n->fleet, &n->parts[i], whole(n->consult, i), n->now_us, 0);
-                allowed = allowed && n->parts[i].decision.allowed;
-            }
-        leave_unasked(n, n->consult->n_items, n->consult->n_items + n->consult->n_dry);
-        for (unsigned i = 0; !allowed && i < n->consult->n_items; i++)
-            sl_part_undo(n->fleet, &n->parts[i]);
-        return finish(n, allowed, ret_verdict, report);
-    }
+    if (!flight)
+        return do_without(n, ret_verdict, report);
     flight->verdict = ret_verdict;
     flight->report = report;
     flight->done = n->call->done;

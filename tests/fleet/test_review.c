@@ -268,6 +268,65 @@ static void test_memory_fails_at_any_place_of_a_decision(void **state)
     fleet_close(&kit);
 }
 
+/* Without memory for a flight a decision is degraded, but dry-run limits that need no store go on. */
+static void test_dry_run_goes_on_without_memory(void **state)
+{
+    static const char yaml[] =
+        "limits:\n"
+        "  - {name: a, rate: 40/h, burst: 40, coordination: shared}\n"
+        "  - {name: trial, layer: late, rate: 5/h, burst: 5, coordination: local, mode: dry_run}\n";
+
+    (void)state;
+    open_failing(yaml);
+    for (unsigned i = 0; i < 10; i++) {
+        struct sluice_verdict v;
+
+        failing.after = 0;
+        v = fleet_check(&kit.instances[0], "k", NULL, 1);
+        failing.after = -1;
+        assert_true(v.allowed);
+        assert_int_equal(v.source, SLUICE_DEGRADED);
+        assert_int_equal(v.dry_run, i >= 5);
+    }
+    fleet_close(&kit);
+}
+
+static uint64_t tokens_held(void)
+{
+    struct sl_leases_stats stats;
+
+    sl_leases_stats(kit.instances[0].fleet->leases, &stats);
+    return stats.held;
+}
+
+static bool holds_tokens(void *ctx)
+{
+    (void)ctx;
+    return tokens_held() > 0;
+}
+
+/* A request that is rejected for want of memory spends no leased tokens of a dry-run limit. */
+static void test_leased_dry_run_is_not_charged_for_a_rejection(void **state)
+{
+    static const char yaml[] =
+        "limits:\n"
+        "  - {name: c, key_type: c, rate: 40/h, coordination: shared, on_store_failure: closed}\n"
+        "  - {name: trial, layer: late, per: [], rate: 10000/h, burst: 10000, coordination: leased,"
+        " lease: {block: 100, ttl: 1h}, mode: dry_run}\n";
+    uint64_t before;
+
+    (void)state;
+    open_failing(yaml);
+    assert_true(check_type("user", "k", 1).verdict.allowed);
+    assert_true(fleet_wait(&kit, holds_tokens, NULL));
+    before = tokens_held();
+    failing.after = 0;
+    assert_false(check_type("c", "k", 1).verdict.allowed);
+    failing.after = -1;
+    assert_int_equal(tokens_held(), before);
+    fleet_close(&kit);
+}
+
 /* ---- stores */
 
 struct found {
@@ -287,6 +346,8 @@ int main(void)
         cmocka_unit_test(test_near_rejections_tell_of_whole_split_limits),
         cmocka_unit_test(test_blocked_requests_tell_nothing_of_the_store),
         cmocka_unit_test(test_memory_fails_at_any_place_of_a_decision),
+        cmocka_unit_test(test_dry_run_goes_on_without_memory),
+        cmocka_unit_test(test_leased_dry_run_is_not_charged_for_a_rejection),
     };
 
     return cmocka_run_group_tests(tests, start, stop);
