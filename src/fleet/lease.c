@@ -226,14 +226,14 @@ static enum sl_lease_answer spend(struct sl_lease *l, uint64_t now_us, uint32_t 
     return SL_LEASE_WAIT;
 }
 
-/* The bucket's lease under its present shape; one under another is over. */
+/* The bucket's lease under its present shape and in its present store; one under another is over. */
 static struct sl_lease *find_or_begin(struct sl_leases *leases, struct sl_lease_set *set,
                                       const struct sl_lease_bucket *bucket, const struct sl_lease_terms *terms,
                                       uint64_t now_us, bool begin)
 {
     struct sl_lease *l = find(set, bucket->fp);
 
-    if (l && !sl_shape_equal(&l->shape, bucket->shape)) {
+    if (l && (l->store != bucket->store || !sl_shape_equal(&l->shape, bucket->shape))) {
         sl_lease_retire(leases, l);
         l = NULL;
     }

@@ -54,8 +54,8 @@ void sl_leases_free(struct sl_leases *leases); /* accepts NULL. What is held is 
 
 /* Spends `cost` (at least 1) from the bucket's lease. With `begin`, a bucket that has none gets one (empty: the answer is
  * NONE) if there is room. *ret_debit > 0: the caller must have so many tokens debited (sl_lease_shape) and report it; no
- * further debit is asked for meanwhile. A lease under another shape than the bucket's present one is retired first: its
- * tokens are no longer spent, and sweep gives them back.
+ * further debit is asked for meanwhile. A lease under another shape than the bucket's present one, or in another store, is retired
+ * first: its tokens are no longer spent, and sweep gives them back.
  * The numbers of TAKEN: remaining = unspent here + the store's at the last answer; of WAIT: retry_after_ms until usable. */
 enum sl_lease_answer sl_lease_take(struct sl_leases *leases, const struct sl_lease_bucket *bucket,
                                    const struct sl_lease_terms *terms, uint64_t now_us, uint32_t cost, bool begin,

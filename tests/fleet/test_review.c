@@ -329,6 +329,31 @@ static void test_leased_dry_run_is_not_charged_for_a_rejection(void **state)
 
 /* ---- stores */
 
+/* A key that gets a store of its own takes no tokens along from the one before, nor gives them to the other. */
+static void test_a_lease_does_not_move_to_another_store(void **state)
+{
+    static const char limit[] = "limits:\n  - {name: l, rate: 10000/h, burst: 10000, coordination: leased,"
+                                " lease: {block: 100, ttl: 1h}, local_factor: 1000}\n";
+    struct redis other = redis_start(NULL);
+    char yaml[512];
+
+    (void)state;
+    open_fleet(limit, 1);
+    assert_true(fleet_check(&kit.instances[0], "whale", NULL, 1).allowed);
+    assert_true(fleet_wait(&kit, holds_tokens, NULL));
+    snprintf(yaml, sizeof yaml, "%sdedicated:\n  - {keys: [whale], store: \"%s\"}\n", limit, address(&other));
+    fleet_reload(&kit, yaml);
+    assert_int_equal(fleet_admitted(&kit.instances[0], "whale", NULL, 150), 150);
+    fleet_stop(&kit.instances[0]);
+    fleet_join(&kit);
+    fleet_wait_ready(&kit);
+    assert_in_range(fleet_check(&kit.instances[1], "whale", NULL, 0).remaining, 9850, 9852);
+    fleet_reload(&kit, limit);
+    assert_in_range(fleet_check(&kit.instances[1], "whale", NULL, 0).remaining, 9999, 10000);
+    fleet_close(&kit);
+    redis_stop(&other);
+}
+
 struct found {
     size_t n, unknown;
     int64_t remaining;
@@ -348,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_memory_fails_at_any_place_of_a_decision),
         cmocka_unit_test(test_dry_run_goes_on_without_memory),
         cmocka_unit_test(test_leased_dry_run_is_not_charged_for_a_rejection),
+        cmocka_unit_test(test_a_lease_does_not_move_to_another_store),
     };
 
     return cmocka_run_group_tests(tests, start, stop);
