@@ -137,7 +137,7 @@ static bool visit_place(void *ctx, const struct sl_bucket_place *place)
         return false;
     }
     part.owner = owner;
-    if (store)
+    if (store && place->limit->per & SL_PER_KEY) /* as near.c has it */
         part.store = (uint16_t)sl_fleet_store(v->lane->fleet, sl_policy_dedicated_store(v->policy, store - 1));
     if (!place->limit->shared->n_parts)
         visit_one(v, place, &part);

@@ -360,6 +360,56 @@ struct found {
     bool done;
 };
 
+static void on_bucket(void *ctx, const struct sl_bucket_info *info)
+{
+    ((struct found *)ctx)->remaining = info->numbers.remaining;
+}
+
+static void on_inspected(void *ctx, size_t n, size_t unknown)
+{
+    struct found *found = ctx;
+
+    found->n = n;
+    found->unknown = unknown;
+    found->done = true;
+}
+
+static bool is_found(void *ctx)
+{
+    return ((struct found *)ctx)->done;
+}
+
+/* Only buckets of the key lie in the key's own store. */
+static void test_looks_for_an_address_in_the_main_store(void **state)
+{
+    struct redis other = redis_start(NULL);
+    struct sluice_request request = fleet_request("whale", NULL, 10);
+    struct sl_lane_visitor visitor = {.bucket = on_bucket, .done = on_inspected};
+    struct found found = {.remaining = -1};
+    struct decided decided;
+    char yaml[512];
+
+    (void)state;
+    snprintf(yaml, sizeof yaml,
+             "limits: [{name: a, per: [address], rate: 40/h, burst: 40, coordination: shared}]\n"
+             "dedicated:\n  - {keys: [whale], store: \"%s\"}\n",
+             address(&other));
+    open_fleet(yaml, 1);
+    request.address = "192.0.2.1";
+    request.address_len = 9;
+    fleet_begin(&kit.instances[0], &request, &decided);
+    fleet_finish(&kit, &decided);
+    assert_int_equal(decided.verdict.remaining, 30);
+    assert_int_equal(redis_integer(other.c, "DBSIZE"), 0);
+    visitor.ctx = &found;
+    assert_int_equal(sl_lane_inspect(kit.instances[0].lane, &request, false, &visitor, NULL, NULL), 0);
+    assert_true(fleet_wait(&kit, is_found, &found));
+    assert_int_equal(found.n, 1);
+    assert_int_equal(found.remaining, 30);
+    fleet_close(&kit);
+    redis_stop(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_dry_run_goes_on_without_memory),
         cmocka_unit_test(test_leased_dry_run_is_not_charged_for_a_rejection),
         cmocka_unit_test(test_a_lease_does_not_move_to_another_store),
+        cmocka_unit_test(test_looks_for_an_address_in_the_main_store),
     };
 
     return cmocka_run_group_tests(tests, start, stop);
