@@ -43,6 +43,7 @@ int main(int argc, char **argv)
     options.policy_text = policy;
     options.policy_text_len = strlen(policy);
     options.store = argv[1];
+    options.timeout_us = 200000; /* the default, 10 ms, is for a store nearby that has a machine of its own */
     options.log = log_line;
     if (sluice_open(&options, &limiter, why, sizeof why) != 0) {
         fprintf(stderr, "%s\n", why);

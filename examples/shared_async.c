@@ -142,6 +142,7 @@ int main(int argc, char **argv)
         return 2;
     }
     options.store = argv[1];
+    options.timeout_us = 200000; /* the default, 10 ms, is for a store nearby that has a machine of its own */
     options.policy_file = argv[2];
     options.log = log_line;
     if (sluice_open(&options, &p.limiter, why, sizeof why) != 0) {

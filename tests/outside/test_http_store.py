@@ -328,9 +328,3 @@ def test_buckets_in_an_outage_are_not_made_up(begin, store):
     found = buckets(daemon, "GET", "b")
     assert [b["name"] for b in found["buckets"]] == ["here"] and found["unknown"] >= 1
     assert buckets(daemon, "DELETE", "b")["reset"] == 1
-
-
-def test_a_lane_that_cannot_be_made_ends_the_start_plainly(start, store):
-    daemon = start(POLICY, "--store", store.url, "--workers", "256", wait=False)  # and the admin loop's lane: one too many
-    assert daemon.wait() == 2
-    assert daemon.log.splitlines()[-1] == "sluiced: more than 256 loops"
