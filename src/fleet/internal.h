@@ -67,7 +67,7 @@ struct sl_flight {
     sl_lane_done *done;
     void *ctx;
     uint64_t begun_us;   /* the lane's clock when it began to fly */
-    uint64_t started_ns; /* 0: its duration is not sampled */
+    uint64_t started_ns; /* sl_stopwatch_ns */
     bool boarding;       /* legs are being sent: it is not over even if none is open */
     unsigned n_open;     /* legs */
     unsigned n_legs;

@@ -405,6 +405,7 @@ static int take_off(struct near *n, struct sluice_verdict *ret_verdict, struct s
     flight->report = report;
     flight->done = n->call->done;
     flight->ctx = n->call->ctx;
+    flight->started_ns = sl_stopwatch_ns();
     n->call->flight = flight;
     return SL_PENDING;
 }

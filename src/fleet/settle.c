@@ -179,16 +179,20 @@ void sl_flight_settle(struct sl_flight *flight)
     struct sl_limiter *limiter = flight->fleet->limiter;
     uint64_t now_us = sl_table_now(limiter->table);
     bool allowed = decide(flight, now_us);
+    struct sl_pulse *pulse;
     void *snapshot;
     unsigned slot;
+    bool sampled;
 
     if (!allowed)
         roll_back(flight, 0, flight->consult.n_items);
     settle_dry(flight, allowed, now_us);
     slot = sl_rcu_enter(&limiter->rcu, &snapshot);
+    pulse = &limiter->pulses[slot];
+    sampled = sl_pulse_ticks(pulse) % SL_SAMPLE == 0;
     sl_parts_verdict(flight->fleet, snapshot, slot, flight->policy, &flight->consult, flight->parts, allowed, now_us,
                      flight->verdict, flight->report);
-    if (flight->started_ns)
-        sl_pulse_record(&limiter->pulses[slot], sl_stopwatch_ns() - flight->started_ns);
+    if (sampled)
+        sl_pulse_record(pulse, sl_stopwatch_ns() - flight->started_ns);
     sl_rcu_leave(&limiter->rcu, slot);
 }

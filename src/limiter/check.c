@@ -196,7 +196,7 @@ static int check(struct call *c, const struct sluice_request *request, const cha
         run(c, known);
     else
         err = run_unknown(c, request, &query, ret_field, ret_why);
-    if (sampled && err == 0)
+    if (sampled && err == 0 && c->result == 0) /* what answers later has yet to see how long it takes */
         sl_pulse_record(pulse, sl_stopwatch_ns() - started_ns);
     if (err == 0)
         sl_tap_request(limiter, slot, request, c->result == 0 && !c->ret_verdict->allowed);

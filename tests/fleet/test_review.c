@@ -410,6 +410,26 @@ static void test_looks_for_an_address_in_the_main_store(void **state)
     redis_stop(&other);
 }
 
+/* ---- durations */
+
+/* A decision that waits for the store has taken as long as it waited. */
+static void test_durations_have_the_wait_in_them(void **state)
+{
+    struct redis own = redis_start(NULL);
+    struct sl_limiter_stats stats;
+
+    (void)state;
+    fleet_open(&kit, address(&own), "limits: [{name: a, rate: 40/h, coordination: shared}]\n", 1, 20000, true);
+    kill(own.pid, SIGSTOP);
+    assert_int_equal(fleet_check(&kit.instances[0], "k", NULL, 1).source, SLUICE_DEGRADED);
+    kill(own.pid, SIGCONT);
+    sl_limiter_stats(kit.instances[0].limiter, &stats);
+    assert_int_equal(stats.duration_count, 1);
+    assert_true(stats.duration_sum_ns >= 15000000);
+    fleet_close(&kit);
+    redis_stop(&own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_leased_dry_run_is_not_charged_for_a_rejection),
         cmocka_unit_test(test_a_lease_does_not_move_to_another_store),
         cmocka_unit_test(test_looks_for_an_address_in_the_main_store),
+        cmocka_unit_test(test_durations_have_the_wait_in_them),
     };
 
     return cmocka_run_group_tests(tests, start, stop);
