@@ -119,6 +119,7 @@ static struct sl_lease *begin_lease(struct sl_leases *leases, struct sl_lease_se
                            .shape = *bucket->shape,
                            .terms = *terms,
                            .want = UINT32_MAX,
+                           .begun_us = now_us,
                            .used_us = now_us,
                            .pace = {.since_us = now_us},
                            .cool_us = now_us,
@@ -304,7 +305,7 @@ bool sl_lease_put_back(struct sl_leases *leases, struct sl_hash128 fp, uint32_t 
 
     sl_spin_lock(&set->lock);
     l = find(set, fp);
-    if (l && (!l->window_store_us || taken_us >= l->window_since_us)) {
+    if (l && taken_us >= l->begun_us && (!l->window_store_us || taken_us >= l->window_since_us)) {
         uint32_t owned = l->held + l->in_flight, room = l->terms.block > owned ? l->terms.block - owned : 0;
 
         room = room < cost ? room : cost;

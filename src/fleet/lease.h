@@ -66,7 +66,7 @@ bool sl_lease_take_last(struct sl_leases *leases, struct sl_hash128 fp, const st
                         uint32_t cost, struct sl_numbers *ret_numbers);
 
 /* A request that took from the lease, with now_us == taken_us, was rejected elsewhere: the tokens come back, usable as they
- * were, or are lost when the lease or their window is gone (then false). Those whose place a renewal has taken meanwhile are
+ * were, or are lost when their lease or their window is gone (then false). Those whose place a renewal has taken meanwhile are
  * not spent here again but given back by the next sweep. */
 bool sl_lease_put_back(struct sl_leases *leases, struct sl_hash128 fp, uint32_t cost, uint64_t taken_us);
 

@@ -57,7 +57,7 @@ struct sl_lease {
     uint32_t back;                     /* to be given back by the next sweep; not spent any more */
     uint32_t in_flight;                /* of the one debit that is open; 0: none */
     uint32_t want;                     /* ask for at most so many */
-    uint64_t in_flight_us, not_before_us, used_us;
+    uint64_t begun_us, in_flight_us, not_before_us, used_us;
     uint64_t spent_got_us; /* of the lot that was spent from last */
     /* fixed_window: all lots are of one window */
     uint64_t window_ends_us, window_since_us; /* our clock: it ends; its first tokens came */

@@ -89,15 +89,21 @@ uint32_t sl_lease_renew(struct sl_leases *leases, struct sl_lease *l, uint64_t n
 
 /* ---- what comes back */
 
-/* Whose debit it was: told by shape and amount; of two equal ones the retired one's, which was asked for earlier. */
-static struct sl_lease *flown(struct sl_lease_set *set, struct sl_hash128 fp, const struct sl_shape *shape,
+static bool is_with(const struct sl_lease *l, const struct sl_lease_bucket *bucket)
+{
+    return l->store == bucket->store && sl_shape_equal(&l->shape, bucket->shape);
+}
+
+/* Whose debit it was: told by amount, shape and store; of two equal ones the retired one's, which was asked for earlier.
+ * `bucket` may be NULL. */
+static struct sl_lease *flown(struct sl_lease_set *set, struct sl_hash128 fp, const struct sl_lease_bucket *bucket,
                               uint32_t debit)
 {
     struct sl_lease *l, *found = NULL;
     int at = -1;
 
     while ((l = sl_lease_next(set, fp, &at)))
-        if (l->in_flight == debit && (!shape || sl_shape_equal(&l->shape, shape)) && (!found || l->retired))
+        if (l->in_flight == debit && (!bucket || is_with(l, bucket)) && (!found || l->retired))
             found = l;
     return found;
 }
@@ -177,7 +183,7 @@ void sl_lease_granted(struct sl_leases *leases, const struct sl_lease_bucket *bu
     struct sl_lease *l;
 
     sl_spin_lock(&set->lock);
-    l = flown(set, bucket->fp, bucket->shape, decision->cost);
+    l = flown(set, bucket->fp, bucket, decision->cost);
     if (!l) { /* of a lease that is no more */
         if (decision->allowed)
             sl_lease_lose(leases, decision->cost);

@@ -605,6 +605,41 @@ static void tokens_are_put_back(void **state)
     sl_leases_free(r.leases);
 }
 
+/* A reload ended the lease they were taken from: a token of the new limit may be worth more. Nor does a grant of the store
+ * that the bucket has left count as one of the present store. */
+static void tokens_of_another_lease_do_not_come_in(void **state)
+{
+    struct rig r;
+    struct sl_lease_bucket before;
+    struct sl_decision d;
+    uint64_t taken_us;
+
+    (void)state;
+    rig_open(&r, SL_TOKEN_BUCKET, "1000/s", 100000, 20);
+    take(&r, 1);
+    debit(&r);
+    taken_us = OURS_US + r.now_us;
+    assert_int_equal(take(&r, 20), SL_LEASE_TAKEN);
+    r.now_us += 1000;
+    r.shape = world_shape(SL_TOKEN_BUCKET, "1/s", 100000);
+    r.debit = 0; /* of the lease that ends */
+    assert_int_equal(take(&r, 1), SL_LEASE_NONE);
+    assert_false(sl_lease_put_back(r.leases, r.bucket.fp, 20, taken_us));
+    assert_int_equal(stats(&r).held, 0);
+    before = r.bucket;
+    r.bucket.store++;
+    r.debit = 0;
+    assert_int_equal(take(&r, 1), SL_LEASE_NONE);
+    sl_decide(&r.shape, (struct sl_state){0}, STORE_US + r.now_us, r.debit, &d);
+    sl_lease_granted(r.leases, &r.bucket, &r.terms, &d, OURS_US + r.now_us, OURS_US + r.now_us);
+    assert_int_equal(take(&r, 1), SL_LEASE_TAKEN); /* the first answer was the present store's */
+    sl_lease_granted(r.leases, &before, &r.terms, &d, OURS_US + r.now_us, OURS_US + r.now_us);
+    r.bucket = before; /* where it is given back */
+    sweep(&r, false);
+    assert_int_equal(r.returned, d.cost);
+    sl_leases_free(r.leases);
+}
+
 /* ---- fixed windows */
 
 static void a_windows_tokens_die_with_it(void **state)
@@ -845,6 +880,7 @@ int main(void)
         cmocka_unit_test(forgetting_forgets_the_tokens),
         cmocka_unit_test(the_last_tokens_are_for_an_outage),
         cmocka_unit_test(tokens_are_put_back),
+        cmocka_unit_test(tokens_of_another_lease_do_not_come_in),
         cmocka_unit_test(a_windows_tokens_die_with_it),
         cmocka_unit_test(b142_a_windows_tokens_do_not_come_back_into_the_next),
         cmocka_unit_test(a_window_takes_back_only_its_own),
