@@ -4,11 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void sl_health_watch_init(struct sl_health_watch *watch, const struct sl_teller *teller, uint64_t now_us)
+void sl_health_watch_init(struct sl_health_watch *watch, const struct sl_teller *teller, const struct sl_health *begin,
+                          uint64_t now_us)
 {
     *watch = (struct sl_health_watch){.teller = *teller};
     sl_ratio_init(&watch->calls, SL_RATIO_SAMPLES, 1, now_us);
     sl_ratio_init(&watch->evictions, SL_RATIO_SAMPLES, 1, now_us);
+    sl_ratio_feed(&watch->calls, begin->slow_calls, begin->calls, now_us);
+    sl_ratio_feed(&watch->evictions, 0, begin->table.evictions, now_us);
 }
 
 static void look_at_store(struct sl_health_watch *watch, const struct sl_health *health, uint64_t now_us)

@@ -33,7 +33,9 @@ struct sl_health_watch {
     struct sl_ratio evictions; /* only as a window */
 };
 
-void sl_health_watch_init(struct sl_health_watch *watch, const struct sl_teller *teller, uint64_t now_us);
+/* begin: how things stand at first; what was counted before is not looked at. */
+void sl_health_watch_init(struct sl_health_watch *watch, const struct sl_teller *teller, const struct sl_health *begin,
+                          uint64_t now_us);
 void sl_health_watch_look(struct sl_health_watch *watch, const struct sl_health *health, uint64_t now_us);
 
 #endif

@@ -16,36 +16,7 @@ static void on_say(void *ctx, bool serious, const char *line)
     sl_log(look->log, serious ? SL_LOG_ERROR : SL_LOG_INFO, "%s", line);
 }
 
-int sl_look_start(struct sl_look *look, struct sl_limiter *limiter, struct sl_tier *tier, struct sl_log *log)
-{
-    struct sl_teller teller = {.alarms = &tier->alarms, .say = on_say, .ctx = look};
-    int err = SL_ENOMEM;
-
-    *look = (struct sl_look){.limiter = limiter, .tier = tier, .log = log, .alloc = sl_alloc_system()};
-    look->rows = sl_calloc(&look->alloc, SL_COUNT_ROWS_MAX, sizeof *look->rows);
-    if (look->rows)
-        err = sl_ratio_watch_new(&look->alloc, &teller, now_us(), &look->ratios);
-    if (!err)
-        err = sl_top_new(&look->alloc, limiter, &look->top);
-    if (err) {
-        sl_look_stop(look);
-        return err;
-    }
-    sl_health_watch_init(&look->health, &teller, now_us());
-    return 0;
-}
-
-void sl_look_stop(struct sl_look *look)
-{
-    if (!look->limiter)
-        return;
-    sl_top_free(look->top);
-    sl_ratio_watch_free(look->ratios);
-    sl_free(&look->alloc, look->rows);
-    *look = (struct sl_look){0};
-}
-
-/* ---- the store */
+/* ---- what decisions stand on */
 
 struct calls {
     struct sl_health *health;
@@ -64,7 +35,7 @@ static void add_calls(void *ctx, const struct sl_shard_stats *stats)
     }
 }
 
-static void look_at_health(struct sl_look *look)
+static struct sl_health health_now(struct sl_look *look)
 {
     struct sl_health health = {0};
     uint64_t timeout_us = look->tier->config->timeout_us;
@@ -77,7 +48,7 @@ static void look_at_health(struct sl_look *look)
         sl_fleet_stats(look->tier->fleet, &stats);
         health.clock_apart_us = stats.clock_apart_us;
     }
-    sl_health_watch_look(&look->health, &health, now_us());
+    return health;
 }
 
 /* ---- traffic */
@@ -93,7 +64,44 @@ static void look_at_traffic(struct sl_look *look)
 
 void sl_look_now(struct sl_look *look)
 {
+    struct sl_health health;
+
     sl_top_look(look->top, now_us());
+    health = health_now(look);
     look_at_traffic(look);
-    look_at_health(look);
+    sl_health_watch_look(&look->health, &health, now_us());
+}
+
+/* ---- life */
+
+int sl_look_start(struct sl_look *look, struct sl_limiter *limiter, struct sl_tier *tier, struct sl_log *log)
+{
+    struct sl_teller teller = {.alarms = &tier->alarms, .say = on_say, .ctx = look};
+    struct sl_health begin;
+    int err = SL_ENOMEM;
+
+    *look = (struct sl_look){.limiter = limiter, .tier = tier, .log = log, .alloc = sl_alloc_system()};
+    look->rows = sl_calloc(&look->alloc, SL_COUNT_ROWS_MAX, sizeof *look->rows);
+    if (look->rows)
+        err = sl_ratio_watch_new(&look->alloc, &teller, now_us(), &look->ratios);
+    if (!err)
+        err = sl_top_new(&look->alloc, limiter, &look->top);
+    if (err) {
+        sl_look_stop(look);
+        return err;
+    }
+    begin = health_now(look);
+    sl_health_watch_init(&look->health, &teller, &begin, now_us());
+    look_at_traffic(look); /* which limits there are from the start */
+    return 0;
+}
+
+void sl_look_stop(struct sl_look *look)
+{
+    if (!look->limiter)
+        return;
+    sl_top_free(look->top);
+    sl_ratio_watch_free(look->ratios);
+    sl_free(&look->alloc, look->rows);
+    *look = (struct sl_look){0};
 }

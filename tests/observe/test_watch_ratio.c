@@ -368,14 +368,14 @@ static void without_memory_nothing_is_watched_and_nothing_breaks(void **state)
 {
     struct scene *s = begin();
     struct sl_teller teller = {.alarms = &s->alarms, .say = on_say, .ctx = s};
+    unsigned left = 0;
+    struct sl_alloc failing = {.realloc = refuse, .ctx = &left};
 
     (void)state;
     for (unsigned n = 0; n < 5; n++) {
-        unsigned left = n;
-        struct sl_alloc failing = {.realloc = refuse, .ctx = &left};
-
         sl_ratio_watch_free(s->watch);
         s->watch = NULL;
+        left = n;
         assert_int_equal(sl_ratio_watch_new(&failing, &teller, s->now_us, &s->watch), n == 0 ? -1 : 0);
         if (!s->watch)
             continue;
