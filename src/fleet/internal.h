@@ -139,7 +139,9 @@ struct sl_crate {
 struct sl_lane_store {
     struct sl_lane *lane;
     uint16_t index;
-    bool tried; /* a client was made, or could not be */
+    bool closed;              /* the lane is being freed: nothing is opened any more */
+    uint64_t again_us;        /* when it may be tried again to make a client */
+    uint64_t refusal_told_us; /* see sl_lane_refused */
     struct sl_client *client;
 };
 
@@ -150,6 +152,7 @@ struct sl_lane {
     struct sl_timer *flush_timer, *tick_timer;
     bool flush_set;
     struct sl_crate *crates, **last_crate; /* being loaded in this turn, in the order they are sent */
+    struct sl_load *debits, **last_debit;  /* of this turn, which go behind what requests ask for */
     struct sl_crate *free_crates;
     struct sl_load *free_loads;
     uint8_t *ask_bytes; /* scratch of a call: SL_CRATE_ASK_MAX, then the keys */
@@ -177,6 +180,8 @@ enum sl_fleet_count {
     SL_FC_REFUNDS_LOST,
     SL_FC_DEGRADED,
     SL_FC_FOREIGN,
+    SL_FC_ANSWERED,
+    SL_FC_REFUSED,
     SL_FC_TOKENS_LOST, /* those that could not be given back; see also struct sl_leases_stats */
     SL_FCS,
 };
@@ -203,9 +208,11 @@ struct sl_fleet {
     struct sl_lane *lanes[SL_FLEET_LANES_MAX];
     unsigned n_lanes, n_running;                /* running: not stopping */
     struct sl_lane *_Atomic keeper;             /* sweeps the leases and keeps the heartbeat; changed under the lock */
-    struct sl_store_url *stores[SL_STORES_MAX]; /* [0]: borrowed; the others owned; NULL: unreadable */
+    struct sl_store_url *stores[SL_STORES_MAX]; /* NULL: not an address */
     char *store_texts[SL_STORES_MAX];           /* as in the policy; [0]: NULL */
+    bool stores_read[SL_STORES_MAX];            /* the files of its address */
     atomic_uint n_stores;
+    atomic_bool crowded; /* a store found no place, and it is not told yet */
     struct sl_errand errands[SL_ERRANDS_MAX];
     unsigned n_errands;
     atomic_bool has_errands;
@@ -223,14 +230,27 @@ static inline uint64_t sl_lane_now(const struct sl_lane *lane)
 
 /* ---- fleet.c */
 
-/* The fleet's index of a dedicated store, by its text; adds it. SL_STORES_MAX: no room. Any thread. */
-unsigned sl_fleet_store(struct sl_fleet *fleet, const char *text);
-
 /* A lane has heard from the members. */
 void sl_fleet_heard(struct sl_fleet *fleet, unsigned count, const struct sl_secret *secret);
 
 /* Remembers a debit that a thread without a lane has found. When there is no room it is called off. */
 void sl_fleet_add_errand(struct sl_fleet *fleet, const struct sl_errand *errand);
+
+/* ---- stores.c */
+
+/* The fleet's index of a dedicated store, by its text; adds it. SL_STORES_MAX: no room. Any thread. */
+unsigned sl_fleet_store(struct sl_fleet *fleet, const char *text);
+
+/* A store's address, with its files read, which is tried until they can be; or NULL and a sentence. Called with the lock
+ * held, but for the main store. */
+const struct sl_store_url *sl_fleet_store_url(struct sl_fleet *fleet, unsigned store, char *why, size_t why_size);
+
+/* Findings, on a lane's thread: a store for which no client can be made; one that found no place, if there is news of that. */
+void sl_fleet_tell_unusable(struct sl_fleet *fleet, unsigned store, const char *why);
+void sl_fleet_tell_crowded(struct sl_fleet *fleet);
+
+/* The store has answered a call with an error that no breaker counts: counted, and told at most once a second. */
+void sl_lane_refused(struct sl_lane *lane, unsigned store, enum sl_result result, const char *answer);
 
 /* ---- near.c: the part of a decision that needs no network */
 
@@ -306,6 +326,7 @@ void sl_part_undo(struct sl_fleet *fleet, struct sl_part *part);
 
 /* Asks for a leg within this turn; may fail it at once. */
 void sl_lane_ask(struct sl_lane *lane, struct sl_leg *leg);
+/* At the end of this turn: tokens for later must not be missing for those who ask now. */
 void sl_lane_debit(struct sl_lane *lane, const struct sl_errand *errand);
 void sl_lane_give_back(struct sl_lane *lane, const struct sl_errand *errand, const struct sl_decision *charge);
 /* Gives the charges of a leg back, in the background. */

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define TICK_US UINT64_C(50000)
-#define STOP_GRACE_US UINT64_C(200000) /* beyond the deadline of what is on its way */
+#define OPEN_AGAIN_US UINT64_C(5000000) /* a file of the address may be there by then */
+#define STOP_GRACE_US UINT64_C(200000)  /* beyond the deadline of what is on its way */
 #define MODULE_COMMAND "SLUICE.DECIDE"
 
 /* ---- stores */
@@ -62,7 +63,7 @@ static int open_client(struct sl_lane_store *store, char *why, size_t why_size)
     struct sl_client_config config = {
         .net = lane->net,
         .alloc = &fleet->alloc,
-        .url = fleet->stores[store->index],
+        .url = sl_fleet_store_url(fleet, store->index, why, why_size),
         .script = sl_script_text(&script_len),
         .script_sha1 = sl_script_sha1(),
         .module_command = MODULE_COMMAND,
@@ -71,26 +72,36 @@ static int open_client(struct sl_lane_store *store, char *why, size_t why_size)
         .owner = store,
     };
 
-    store->tried = true;
-    if (!config.url) {
-        snprintf(why, why_size, "the address of a dedicated store cannot be used");
+    if (!config.url)
         return SL_EINVALID;
-    }
     return sl_client_new(&config, &store->client, why, why_size);
+}
+
+static void try_to_open(struct sl_lane_store *store)
+{
+    struct sl_fleet *fleet = store->lane->fleet;
+    char why[256];
+    int err;
+
+    pthread_mutex_lock(&fleet->lock); /* sl_fleet_shards reads the clients */
+    err = open_client(store, why, sizeof why);
+    pthread_mutex_unlock(&fleet->lock);
+    if (err == 0)
+        return;
+    store->again_us = sl_lane_now(store->lane) + OPEN_AGAIN_US;
+    sl_fleet_tell_unusable(fleet, store->index, err == SL_ENOMEM ? "out of memory" : why);
 }
 
 struct sl_client *sl_lane_client(struct sl_lane *lane, unsigned store)
 {
-    char why[256];
+    struct sl_lane_store *mine;
 
     if (store >= SL_STORES_MAX)
         return NULL;
-    if (!lane->stores[store].tried) {
-        pthread_mutex_lock(&lane->fleet->lock); /* sl_fleet_shards reads the clients */
-        (void)open_client(&lane->stores[store], why, sizeof why);
-        pthread_mutex_unlock(&lane->fleet->lock);
-    }
-    return lane->stores[store].client;
+    mine = &lane->stores[store];
+    if (!mine->client && !mine->closed && sl_lane_now(lane) >= mine->again_us)
+        try_to_open(mine);
+    return mine->client;
 }
 
 bool sl_lane_ready(const struct sl_lane *lane)
@@ -217,7 +228,7 @@ static void on_flush(void *owner)
 
 static bool is_done(const struct sl_lane *lane)
 {
-    bool busy = lane->n_flights > 0 || lane->n_crates_out > 0 || lane->crates || lane->leaving;
+    bool busy = lane->n_flights > 0 || lane->n_crates_out > 0 || lane->crates || lane->debits || lane->leaving;
 
     return !busy || sl_lane_now(lane) >= lane->stop_by_us;
 }
@@ -238,6 +249,7 @@ static void on_tick(void *owner)
         }
         return;
     }
+    sl_fleet_tell_crowded(fleet);
     if (fleet->keeper != lane)
         try_to_keep(lane);
     if (fleet->keeper == lane)
@@ -256,6 +268,7 @@ static int lane_init(struct sl_lane *lane, char *why, size_t why_size)
     for (unsigned i = 0; i < SL_STORES_MAX; i++)
         lane->stores[i] = (struct sl_lane_store){.lane = lane, .index = (uint16_t)i};
     lane->last_crate = &lane->crates;
+    lane->last_debit = &lane->debits;
     lane->ask_bytes = sl_calloc(&lane->fleet->alloc, 1, scratch);
     lane->flush_timer = net->timer_new(net->ctx, on_flush, lane);
     lane->tick_timer = net->timer_new(net->ctx, on_tick, lane);
@@ -274,7 +287,7 @@ static void lane_fini(struct sl_lane *lane)
         struct sl_client *client = lane->stores[i].client;
 
         lane->stores[i].client = NULL; /* what its end answers asks for nothing any more */
-        lane->stores[i].tried = true;
+        lane->stores[i].closed = true;
         sl_client_free(client);
     }
     sl_members_free(lane->members);

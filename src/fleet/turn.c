@@ -221,49 +221,72 @@ void sl_lane_ask(struct sl_lane *lane, struct sl_leg *leg)
 
 /* ---- debits and what is given back */
 
-static struct sl_load *new_errand(struct sl_lane *lane, enum sl_load_kind kind, const struct sl_errand *errand,
-                                  size_t size)
+/* The call of this turn for an errand's slot; NULL when its store cannot be asked now. */
+static struct sl_crate *crate_for_errand(struct sl_lane *lane, const struct sl_errand *errand, size_t size)
 {
     struct sl_client *client = sl_lane_client(lane, errand->store);
     char key[SL_STORE_KEY_MAX];
     size_t len = key_of(lane, errand->fp, errand->who, key);
-    struct sl_crate *crate;
-    struct sl_load *load;
 
     if (!client || sl_client_wait_us(client, key, len) > 0)
         return NULL;
-    load = load_new(lane, kind);
-    crate = load ? crate_for(lane, errand->store, sl_client_group(client, key, len), false, 1, size) : NULL;
-    if (!crate) {
-        sl_load_free(lane, load);
-        return NULL;
-    }
-    load->errand = *errand;
-    put_into(crate, load, size);
-    return load;
+    return crate_for(lane, errand->store, sl_client_group(client, key, len), false, 1, size);
 }
 
 void sl_lane_debit(struct sl_lane *lane, const struct sl_errand *errand)
 {
-    struct sl_load *load = lane->stopping ? NULL : new_errand(lane, SL_LOAD_DEBIT, errand, SL_GROUP_SIZE(1, 1));
+    struct sl_load *load = lane->stopping ? NULL : load_new(lane, SL_LOAD_DEBIT);
 
     if (!load) {
         sl_lease_failed(lane->fleet->leases, errand->fp, errand->tokens, false);
         return;
     }
+    load->errand = *errand;
     sl_lease_shape(&errand->shape, &errand->terms, &load->debit_shape);
-    sl_fleet_add(lane->fleet, SL_FC_RENEWALS, 1);
+    *lane->last_debit = load;
+    lane->last_debit = &load->next;
+    set_flush(lane);
+}
+
+static struct sl_load *take_debits(struct sl_lane *lane)
+{
+    struct sl_load *debits = lane->debits;
+
+    lane->debits = NULL;
+    lane->last_debit = &lane->debits;
+    return debits;
+}
+
+static void load_debits(struct sl_lane *lane)
+{
+    for (struct sl_load *load = take_debits(lane), *next; load; load = next) {
+        struct sl_crate *crate = crate_for_errand(lane, &load->errand, SL_GROUP_SIZE(1, 1));
+
+        next = load->next;
+        load->next = NULL;
+        if (crate) {
+            put_into(crate, load, SL_GROUP_SIZE(1, 1));
+            sl_fleet_add(lane->fleet, SL_FC_RENEWALS, 1);
+        } else {
+            sl_lease_failed(lane->fleet->leases, load->errand.fp, load->errand.tokens, false);
+            sl_load_free(lane, load);
+        }
+    }
 }
 
 void sl_lane_give_back(struct sl_lane *lane, const struct sl_errand *errand, const struct sl_decision *charge)
 {
-    struct sl_load *load = new_errand(lane, SL_LOAD_GIVE_BACK, errand, SL_REFUND_SIZE(1));
+    struct sl_load *load = load_new(lane, SL_LOAD_GIVE_BACK);
+    struct sl_crate *crate = load ? crate_for_errand(lane, errand, SL_REFUND_SIZE(1)) : NULL;
 
-    if (!load) {
+    if (!crate) {
+        sl_load_free(lane, load);
         sl_fleet_add(lane->fleet, SL_FC_TOKENS_LOST, errand->tokens);
         return;
     }
+    load->errand = *errand;
     load->charge = *charge;
+    put_into(crate, load, SL_REFUND_SIZE(1));
     sl_fleet_add(lane->fleet, SL_FC_RETURNS, 1);
 }
 
@@ -416,10 +439,12 @@ static void send(struct sl_crate *crate)
 
 void sl_lane_flush(struct sl_lane *lane)
 {
+    struct sl_crate *crates, *next;
+
+    load_debits(lane);
     lane->flush_set = false;
     /* What answers ask for anew while this goes on is for a flush of its own, which they set. */
-    struct sl_crate *crates = take_crates(lane), *next;
-
+    crates = take_crates(lane);
     for (; crates; crates = next) {
         next = crates->next;
         send(crates);
@@ -428,6 +453,7 @@ void sl_lane_flush(struct sl_lane *lane)
 
 void sl_lane_unload(struct sl_lane *lane)
 {
+    load_debits(lane); /* in vain: there is no client any more */
     for (struct sl_crate *crate = take_crates(lane), *next; crate; crate = next) {
         next = crate->next;
         lane->n_crates_out++;

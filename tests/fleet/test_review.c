@@ -430,6 +430,89 @@ static void test_durations_have_the_wait_in_them(void **state)
     redis_stop(&own);
 }
 
+/* ---- extremes */
+
+static const char *const EXTREME[] = {
+    "rate: 1000000000/366d, burst: 1000000000, coordination: shared",
+    "rate: 1000000000/366d, burst: 1000000000, coordination: leased",
+    "rate: 1000000000/366d, burst: 1000000000, coordination: leased, lease: {block: 1000000000, ttl: 1h}",
+    "rate: 1000000000/366d, burst: 1000000000, coordination: synced",
+    "rate: 1000000000/366d, burst: 1000000000",
+    "rate: 1000000000/366d, burst: 1000000000, local_factor: per_instance",
+    "rate: 1000000000/366d, algorithm: fixed_window, coordination: leased",
+    "rate: 1000000000/366d, algorithm: sliding_window_counter, coordination: shared",
+    "rate: 1000000000/366d, algorithm: leaky_bucket, coordination: shared",
+};
+
+/* The largest cost on the largest limit for the longest time: once, and then not. */
+static void test_the_largest_limit_admits_its_burst_once(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof EXTREME / sizeof *EXTREME; i++) {
+        struct sluice_verdict v;
+        char yaml[256];
+
+        snprintf(yaml, sizeof yaml, "limits: [{name: a, %s}]\n", EXTREME[i]);
+        open_fleet(yaml, 1);
+        v = fleet_check(&kit.instances[0], "k", NULL, 1000000000);
+        assert_true(v.allowed);
+        assert_int_equal(v.limit, 1000000000);
+        assert_int_equal(v.remaining, 0);
+        v = fleet_check(&kit.instances[0], "k", NULL, 1000000000);
+        assert_false(v.allowed);
+        assert_int_equal(v.reason, SLUICE_REASON_RATE_LIMITED);
+        assert_true(v.retry_after_ms > 0 && v.retry_after_ms <= INT64_C(2) * 366 * 86400000);
+        assert_true(v.reset_at_ms > 0 && v.reset_after_ms > 0);
+        v = fleet_check(&kit.instances[0], "other", NULL, 1000000000 - 1);
+        assert_true(v.allowed);
+        assert_int_equal(v.remaining, 1);
+        fleet_close(&kit);
+    }
+}
+
+static void test_the_largest_limit_in_an_outage(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof EXTREME / sizeof *EXTREME; i++) {
+        struct sluice_verdict v;
+        char yaml[256];
+
+        snprintf(yaml, sizeof yaml, "limits: [{name: a, %s}]\n", EXTREME[i]);
+        open_alone(yaml);
+        atomic_store(&kit.instances[0].fleet->instances, 1000);
+        v = fleet_check(&kit.instances[0], "k", NULL, 1000000);
+        assert_true(v.allowed);
+        assert_int_equal(v.limit, 1000000000);
+        assert_int_equal(v.remaining, 0);
+        assert_int_equal(v.source, SLUICE_DEGRADED);
+        v = fleet_check(&kit.instances[0], "k", NULL, 1000000);
+        assert_false(v.allowed);
+        v = fleet_check(&kit.instances[0], "k", NULL, 1000000000); /* more than a share, but not than the limit */
+        assert_false(v.allowed);
+        assert_int_equal(v.reason, SLUICE_REASON_RATE_LIMITED);
+        assert_true(v.retry_after_ms >= 1000);
+        fleet_close(&kit);
+    }
+}
+
+/* ---- leases */
+
+/* What is debited for later must not be missing for those who ask now. */
+static void test_a_first_request_finds_the_whole_bucket(void **state)
+{
+    struct sluice_verdict v;
+
+    (void)state;
+    open_fleet("limits: [{name: a, rate: 30/100d, burst: 30, coordination: leased, lease: {block: 30, ttl: 1h}}]\n", 1);
+    v = fleet_check(&kit.instances[0], "k", NULL, 1);
+    assert_true(v.allowed);
+    assert_int_equal(v.remaining, 29);
+    v = fleet_check(&kit.instances[0], "all", NULL, 30);
+    assert_true(v.allowed);
+    assert_int_equal(v.remaining, 0);
+    fleet_close(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +529,9 @@ int main(void)
         cmocka_unit_test(test_a_lease_does_not_move_to_another_store),
         cmocka_unit_test(test_looks_for_an_address_in_the_main_store),
         cmocka_unit_test(test_durations_have_the_wait_in_them),
+        cmocka_unit_test(test_the_largest_limit_admits_its_burst_once),
+        cmocka_unit_test(test_the_largest_limit_in_an_outage),
+        cmocka_unit_test(test_a_first_request_finds_the_whole_bucket),
     };
 
     return cmocka_run_group_tests(tests, start, stop);
