@@ -150,7 +150,7 @@ MISTAKES = {
     "redis+sentinel://127.0.0.1": "master",
     "redis+cluster://": "host",
     "redis+cluster://127.0.0.1/3": "",
-    "rediss://127.0.0.1?ca=/nowhere/ca.pem": "/nowhere/ca.pem",
+    "rediss://127.0.0.1?ca=/nowhere/ca.pem": "/nowhere/ca.pem: No such file or directory",
     "redis://x@127.0.0.1?password_file=/nowhere/p": "/nowhere/p",
     "mysql://127.0.0.1": "redis://",
     "127.0.0.1:6379": "",

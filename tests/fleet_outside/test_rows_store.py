@@ -41,13 +41,19 @@ def decided_by_failure_mode(requests, begun, ended):
     return out
 
 
-def is_over(members, requests, back):
-    """Once the last daemon was back on the store, the store decides again: all of it, but for what a machine that stalls makes look like a slow store."""
-    late = requests.since(back)
-    assert len(late) > RATE // 4
-    assert len(late.of(source="degraded")) <= len(late) * 0.5, f"{len(late.of(source='degraded'))} of {len(late)} degraded after the recovery"
+def is_over(fleet, members, say):
+    """The store decides again, all of it. A machine that stalls looks like a store that does, so there are several tries; a daemon that does not find back, or that
+    goes back and forth, fails each."""
     for one in members:
         until(lambda one=one: one.breaker() == 0, lambda one=one: f"the breaker closes, not {one.breaker()}")
+    tries = []
+    for _ in range(5):
+        requests = fleet.load(members, RATE, 0.8, *MIXES, connections=64).wait()
+        tries.append(len(requests.of(source="degraded")) / len(requests))
+        if tries[-1] < 0.01:
+            break
+    say(f"after the recovery degraded: {', '.join(f'{share * 100:.1f} %' for share in tries)}")
+    assert tries[-1] < 0.01
 
 
 def is_told(members):
@@ -69,12 +75,12 @@ def alarmed(members):
 def test_row_1_unreachable(fleet, say, kind):
     fault = Fault(fleet, kind)
     members = fleet.fleet(N, POLICY, fault.url)
-    requests, begun, ended, back = run(fleet, members, fault, watch=lambda: alarmed(members))
+    requests, begun, ended, back = run(fleet, members, fault, 4.5, watch=lambda: alarmed(members))
     answered_in_time(requests, say)
     out = decided_by_failure_mode(requests, begun + 0.5, ended)
     assert not out.of(source="shared")
     say(f"back on the store {back - ended:.2f} s after it came back; p99 with the breaker open {out.percentile(99) * 1e3:.2f} ms")
-    is_over(members, requests, back)
+    is_over(fleet, members, say)
     is_told(members)
 
 
@@ -101,12 +107,12 @@ def test_row_2_slow_by_2_ms(fleet, say):
 def test_row_2_slow(fleet, say, delay_ms):
     fault = Fault(fleet, f"slow by {delay_ms} ms")
     members = fleet.fleet(N, POLICY, fault.url)
-    requests, begun, ended, back = run(fleet, members, fault, 5.0, 1.0, 2.5, lambda: alarmed(members))
+    requests, begun, ended, back = run(fleet, members, fault, 3.5, 1.0, 2.5, lambda: alarmed(members))
     answered_in_time(requests, say)
     out = decided_by_failure_mode(requests, begun + 0.5, ended)
     say(f"back on the store {back - ended:.2f} s after it was fast again; p99 with the breaker open {out.percentile(99) * 1e3:.2f} ms")
     assert len(out.of(source="degraded")) > 0.8 * len(out)
-    is_over(members, requests, back)
+    is_over(fleet, members, say)
     is_told(members)
 
 
