@@ -27,6 +27,35 @@ static FILE *open_page(const char *folder, const char *name, const char *title, 
     return out;
 }
 
+/* What store/url.h reads. */
+static void write_store_addresses(FILE *out)
+{
+    static const char *const rows[][2] = {
+        {"memory:", "No store: this process alone."},
+        {"redis://[USER:PASSWORD@]HOST[:PORT][/DB]", "One server; port 6379."},
+        {"redis+unix://[USER:PASSWORD@]/PATH[?db=N]", "One server, on a UNIX socket."},
+        {"redis+sentinel://[USER:PASSWORD@]H1[:PORT],H2,H3/MASTER[/DB]",
+         "The master that these Sentinels name; port 26379."},
+        {"redis+cluster://[USER:PASSWORD@]H1[:PORT],H2,H3", "A Cluster, found through any of these; port 6379."},
+        {"rediss://, rediss+sentinel://, rediss+cluster://", "The same over TLS."},
+        {"password_file=FILE", "The password is in this file; one newline at its end does not count."},
+        {"ca=FILE", "TLS: PEM certificates to trust; without it the system's."},
+        {"cert=FILE, key=FILE", "TLS: the certificate shown to the server, and its key."},
+        {"verify=no", "TLS: any certificate will do, so whoever is on the way can be the store."},
+        {"sentinel_user=USER, sentinel_password_file=FILE", "What the Sentinels ask for, if it is something else."},
+        {"db=N", "The number of the database, where the path does not say it."},
+    };
+
+    fputs(".Sh STORE ADDRESSES\nOptions follow a question mark and are joined by\n.Li & ,\nso an address belongs in "
+          "quotes in a shell.\nWhat is not a letter or a digit is written in percent notation in user and password\n"
+          ".Pq Li %40 No for an at sign ;\nthe contents of a file are taken as they are.\n"
+          ".Bl -tag -width Ds\n",
+          out);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        fprintf(out, ".It Li \"%s\"\n%s\n", rows[i][0], rows[i][1]);
+    fputs(".El\n", out);
+}
+
 static int write_daemon(const char *folder)
 {
     FILE *out = open_page(folder, "sluiced", "SLUICED", "8", "a rate limiter that answers over HTTP");
@@ -41,6 +70,7 @@ static int write_daemon(const char *folder)
           "A flag beats the environment, which beats the file.\n.Pp\nThe options are:\n",
           out);
     sl_options_man(sl_config_rows, sl_config_n_rows, out);
+    write_store_addresses(out);
     fputs(".Sh SIGNALS\n.Bl -tag -width SIGTERM\n"
           ".It Dv SIGHUP\nThe policy is read anew: whole, or not at all.\n"
           ".It Dv SIGTERM , SIGINT\nRequests under way are answered, for at most\n.Fl \\-drain\\-timeout ,\n"

@@ -84,17 +84,17 @@ static void synced_accuracy(const struct sl_item *item, unsigned n, struct sl_ac
     uint64_t interval_us = item->limit->shared->sync_interval_us;
     unsigned __int128 tokens = (unsigned __int128)shape->count * interval_us / shape->period_us;
     uint64_t share = tokens > shape->limit ? shape->limit : tokens < 1 ? 1 : (uint64_t)tokens;
+    uint64_t first = share / n ? share / n : 1;
 
     a->kind = SL_ACCURACY_OVER;
     a->formula = "share + (instances - 1) + first x joining, share = max(1, floor(COUNT x interval / PERIOD)), "
                  "first = max(1, floor(share / instances))";
     a->tokens = share + (n - 1);
-    snprintf(a->numbers, sizeof a->numbers, "%" PRIu64 " + (%u - 1) + %" PRIu64 " x joining", share, n,
-             share / n ? share / n : 1);
+    snprintf(a->numbers, sizeof a->numbers, "%" PRIu64 " + (%u - 1) + %" PRIu64 " x joining", share, n, first);
     snprintf(a->also, sizeof a->also,
              "the long-run rate never; shares are settled every %" PRIu64 " ms, and an instance that joins begins with "
-             "an even one",
-             interval_us / SL_MS_US);
+             "an even one: up to %" PRIu64 " more each, which are not in the %" PRIu64,
+             interval_us / SL_MS_US, first, a->tokens);
 }
 
 static void auto_accuracy(const struct sl_item *item, unsigned n, struct sl_accuracy *a)

@@ -21,10 +21,13 @@ static bool given(const char *text)
     return text && text[0];
 }
 
+/* A file that cannot be read is the system's error, under which OpenSSL piles its own ("system lib"). */
 static const char *last_error(void)
 {
-    unsigned long code = ERR_peek_last_error();
-    const char *text = code ? ERR_reason_error_string(code) : NULL;
+    unsigned long first = ERR_peek_error(), code = ERR_peek_last_error();
+    const char *text = !code                     ? NULL
+                       : ERR_SYSTEM_ERROR(first) ? strerror(ERR_GET_REASON(first))
+                                                 : ERR_reason_error_string(code);
 
     return text ? text : "unknown error";
 }
