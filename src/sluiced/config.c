@@ -159,7 +159,8 @@ const struct sl_option sl_config_rows[] = {
      .preset = "memory:",
      .check = check_store,
      .sentence = "the store all instances agree on: redis://, rediss://, redis+unix://, redis+sentinel:// or "
-                 "redis+cluster://; `memory:` is this process alone; @/PATH reads it from a file"},
+                 "redis+cluster://, with ?password_file=FILE and, for TLS, ca=FILE (sluiced(8) has all); `memory:` is "
+                 "this process alone; @/PATH reads it from a file"},
     {.name = "namespace",
      .type = SL_OPTION_TEXT,
      AT(namespace),
