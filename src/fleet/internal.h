@@ -167,6 +167,8 @@ struct sl_lane {
     void *stopped_ctx;
     uint64_t stop_by_us;
     bool leaving; /* the goodbye is on its way */
+    bool last;    /* no other lane runs: it ends all leases */
+    size_t n_leases_left;
 };
 
 enum sl_fleet_count {

@@ -193,11 +193,12 @@ static void debit(void *ctx, const struct sl_lease_bucket *bucket, const struct 
     sl_lane_debit(ctx, &errand);
 }
 
-static void sweep(struct sl_lane *lane, bool all)
+/* Returns how many leases are left. */
+static size_t sweep(struct sl_lane *lane, bool all)
 {
     const struct sl_lease_errands errands = {.give_back = give_back, .debit = debit, .ctx = lane};
 
-    sl_leases_sweep(lane->fleet->leases, sl_table_now(lane->fleet->limiter->table), all, &errands);
+    return sl_leases_sweep(lane->fleet->leases, sl_table_now(lane->fleet->limiter->table), all, &errands);
 }
 
 void sl_lane_tend(struct sl_lane *lane)
@@ -228,7 +229,8 @@ static void on_flush(void *owner)
 
 static bool is_done(const struct sl_lane *lane)
 {
-    bool busy = lane->n_flights > 0 || lane->n_crates_out > 0 || lane->crates || lane->debits || lane->leaving;
+    bool busy = lane->n_flights > 0 || lane->n_crates_out > 0 || lane->crates || lane->debits || lane->leaving ||
+                lane->n_leases_left > 0;
 
     return !busy || sl_lane_now(lane) >= lane->stop_by_us;
 }
@@ -243,6 +245,8 @@ static void on_tick(void *owner)
     if (lane->stopping) {
         void (*stopped)(void *ctx) = lane->stopped;
 
+        if (lane->last)
+            lane->n_leases_left = sweep(lane, true);
         if (stopped && is_done(lane)) {
             lane->stopped = NULL;
             stopped(lane->stopped_ctx); /* which may free the lane */
@@ -382,8 +386,10 @@ void sl_lane_stop(struct sl_lane *lane, void (*stopped)(void *ctx), void *ctx)
     lane->stopped = stopped;
     lane->stopped_ctx = ctx;
     lane->stop_by_us = sl_lane_now(lane) + lane->fleet->timeout_us + STOP_GRACE_US;
-    if (leave_duties(lane)) {
-        sweep(lane, true);
+    lane->last = leave_duties(lane);
+    if (lane->last) {
+        sl_lane_tend(lane); /* calls off what is not on its way yet */
+        lane->n_leases_left = sweep(lane, true);
         if (lane->members) {
             lane->leaving = true;
             sl_members_leave(lane->members, on_left, lane);

@@ -98,8 +98,9 @@ struct sl_lease_errands {
 };
 
 /* Looks at every lease: lots past their ttl, leases that cooled or were retired, synced ones whose interval is over.
- * `all`: every unspent token goes back and every lease ends (shutdown). One thread at a time; some 10 times a second. */
-void sl_leases_sweep(struct sl_leases *leases, uint64_t now_us, bool all, const struct sl_lease_errands *errands);
+ * `all`: every unspent token goes back and every lease ends (shutdown); those whose debit is on its way wait for what becomes of
+ * it, and for another sweep. One thread at a time; some 10 times a second. Returns how many leases are left. */
+size_t sl_leases_sweep(struct sl_leases *leases, uint64_t now_us, bool all, const struct sl_lease_errands *errands);
 
 /* Ends a lease at once and forgets its tokens (the bucket was reset in the store). */
 void sl_lease_forget(struct sl_leases *leases, struct sl_hash128 fp);

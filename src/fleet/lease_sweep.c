@@ -81,8 +81,6 @@ static bool tend(struct sl_leases *leases, struct sl_lease *l, uint64_t now_us, 
         ret_chore->debit = reconcile(l, now_us);
     ret_chore->back = l->back < l->shape.limit ? l->back : l->shape.limit;
     l->back -= ret_chore->back;
-    if (all)
-        return true;
     return !l->held && !l->back && !l->in_flight && (l->retired || is_unused(l, now_us));
 }
 
@@ -94,9 +92,9 @@ static void copy(const struct sl_lease *l, struct chore *ret_chore)
     ret_chore->window_store_us = l->window_store_us;
 }
 
-/* Returns how many leases have something to do. */
+/* Returns how many leases have something to do. Adds those that are left to *n_left. */
 static unsigned tend_set(struct sl_leases *leases, struct sl_lease_set *set, uint64_t now_us, bool all,
-                         struct chore chores[static SL_LEASE_WAYS])
+                         struct chore chores[static SL_LEASE_WAYS], size_t *n_left)
 {
     unsigned n = 0;
 
@@ -116,6 +114,7 @@ static unsigned tend_set(struct sl_leases *leases, struct sl_lease_set *set, uin
         }
         if (gone)
             sl_lease_drop(leases, set, l);
+        *n_left += !gone;
     }
     sl_spin_unlock(&set->lock);
     return n;
@@ -132,9 +131,10 @@ static void run(struct chore *chore, const struct sl_lease_errands *errands)
         errands->debit(errands->ctx, &chore->bucket, &chore->terms, chore->debit);
 }
 
-void sl_leases_sweep(struct sl_leases *leases, uint64_t now_us, bool all, const struct sl_lease_errands *errands)
+size_t sl_leases_sweep(struct sl_leases *leases, uint64_t now_us, bool all, const struct sl_lease_errands *errands)
 {
     struct chore chores[SL_LEASE_WAYS];
+    size_t n_left = 0;
 
     for (size_t i = 0; i <= leases->mask; i++) {
         struct sl_lease_set *set = &leases->sets[i];
@@ -142,8 +142,9 @@ void sl_leases_sweep(struct sl_leases *leases, uint64_t now_us, bool all, const 
 
         if (!atomic_load_explicit(&set->used, memory_order_relaxed))
             continue;
-        n = tend_set(leases, set, now_us, all, chores);
+        n = tend_set(leases, set, now_us, all, chores, &n_left);
         for (unsigned k = 0; k < n; k++)
             run(&chores[k], errands);
     }
+    return n_left;
 }

@@ -513,6 +513,62 @@ static void test_a_first_request_finds_the_whole_bucket(void **state)
     fleet_close(&kit);
 }
 
+/* Tokens that are granted while the instance goes are given back too. */
+static void test_a_debit_on_its_way_goes_back_at_shutdown(void **state)
+{
+    struct sluice_request request = fleet_request("k", NULL, 1);
+    struct decided decided;
+
+    (void)state;
+    open_fleet(
+        "limits: [{name: l, rate: 10000/100d, burst: 10000, coordination: leased, lease: {block: 100, ttl: 1h}}]\n", 1);
+    fleet_begin(&kit.instances[0], &request, &decided);
+    fleet_stop(&kit.instances[0]);
+    assert_true(decided.verdict.allowed);
+    fleet_join(&kit);
+    fleet_wait_ready(&kit);
+    assert_int_equal(fleet_check(&kit.instances[1], "k", NULL, 0).remaining, 9999);
+    fleet_close(&kit);
+}
+
+/* ---- several rates */
+
+static int64_t store_remaining(struct instance *instance, const char *key, unsigned i)
+{
+    struct sluice_request request = fleet_request(key, NULL, 0);
+    struct decided decided;
+
+    fleet_begin(instance, &request, &decided);
+    fleet_finish(&kit, &decided);
+    assert_true(i < decided.report.n);
+    return decided.report.items[i].remaining;
+}
+
+/* What the narrow rate rejects is not taken from the wide one, leased or not. */
+static void test_several_rates_are_charged_alike(void **state)
+{
+    static const char *const how[] = {"coordination: shared", "coordination: leased, lease: {block: 5, ttl: 1h}",
+                                      "coordination: leased, lease: {block: 25, ttl: 100ms}",
+                                      "coordination: synced, sync: {interval: 100ms}"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        char yaml[256];
+
+        snprintf(yaml, sizeof yaml,
+                 "limits: [{name: a, rates: [30/100d, {rate: 1000/100d, burst: 1000}], %s, local_factor: 1000}]\n",
+                 how[i]);
+        open_fleet(yaml, 1);
+        assert_int_equal(fleet_admitted(&kit.instances[0], "k", NULL, 200), 30);
+        fleet_stop(&kit.instances[0]);
+        fleet_join(&kit);
+        fleet_wait_ready(&kit);
+        assert_int_equal(store_remaining(&kit.instances[1], "k", 0), 0);
+        assert_int_equal(store_remaining(&kit.instances[1], "k", 1), 970);
+        fleet_close(&kit);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +588,8 @@ int main(void)
         cmocka_unit_test(test_the_largest_limit_admits_its_burst_once),
         cmocka_unit_test(test_the_largest_limit_in_an_outage),
         cmocka_unit_test(test_a_first_request_finds_the_whole_bucket),
+        cmocka_unit_test(test_a_debit_on_its_way_goes_back_at_shutdown),
+        cmocka_unit_test(test_several_rates_are_charged_alike),
     };
 
     return cmocka_run_group_tests(tests, start, stop);
