@@ -155,9 +155,12 @@ void sl_crate_done(void *ctx, enum sl_result result, const struct sl_reply *repl
 
     lane->n_crates_out--;
     if (result == SL_RESULT_OK) {
+        sl_fleet_add(lane->fleet, SL_FC_ANSWERED, 1);
         sl_leases_note_rtt(lane->fleet->leases, sl_lane_now(lane) - crate->sent_us);
         if (reply->type != SL_REPLY_STRING || sl_answer_open(&answer, reply->text, reply->n) != 0)
             result = SL_RESULT_PROTOCOL;
+    } else if (reply && reply->type == SL_REPLY_ERROR && sl_result_breaker(result) == SL_BREAKER_GOOD) {
+        sl_lane_refused(lane, crate->store, result, reply->text);
     }
     for (struct sl_load *load = crate->loads, *next; load; load = next) {
         next = load->next;

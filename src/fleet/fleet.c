@@ -166,59 +166,6 @@ unsigned sl_fleet_instances(const struct sl_fleet *fleet)
     return atomic_load_explicit(&fleet->instances, memory_order_relaxed);
 }
 
-/* ---- dedicated stores */
-
-/* Called with the lock held. An address that cannot be used has a place too, so that it is looked at once. */
-static unsigned add_store(struct sl_fleet *fleet, const char *text)
-{
-    unsigned i = atomic_load(&fleet->n_stores);
-    struct sl_store_url *url;
-    char why[256];
-
-    if (i == SL_STORES_MAX)
-        return i;
-    url = sl_calloc(&fleet->alloc, 1, sizeof *url);
-    fleet->store_texts[i] = sl_strndup(&fleet->alloc, text, strlen(text));
-    if (!url || !fleet->store_texts[i]) {
-        sl_free(&fleet->alloc, url);
-        sl_free(&fleet->alloc, fleet->store_texts[i]);
-        fleet->store_texts[i] = NULL;
-        return SL_STORES_MAX;
-    }
-    if (sl_store_url_parse(text, url, why, sizeof why) != 0 || url->kind == SL_STORE_MEMORY ||
-        sl_store_url_read_files(url, why, sizeof why) != 0) {
-        sl_free(&fleet->alloc, url);
-        url = NULL;
-    }
-    fleet->stores[i] = url;
-    atomic_store(&fleet->n_stores, i + 1);
-    return i;
-}
-
-static unsigned find_store(const struct sl_fleet *fleet, const char *text)
-{
-    unsigned n = atomic_load(&fleet->n_stores);
-
-    for (unsigned i = 1; i < n; i++)
-        if (strcmp(fleet->store_texts[i], text) == 0)
-            return i;
-    return 0;
-}
-
-unsigned sl_fleet_store(struct sl_fleet *fleet, const char *text)
-{
-    unsigned i = find_store(fleet, text);
-
-    if (i > 0)
-        return i;
-    pthread_mutex_lock(&fleet->lock);
-    i = find_store(fleet, text);
-    if (i == 0)
-        i = add_store(fleet, text);
-    pthread_mutex_unlock(&fleet->lock);
-    return i;
-}
-
 /* ---- errands */
 
 void sl_fleet_add_errand(struct sl_fleet *fleet, const struct sl_errand *errand)
@@ -287,6 +234,8 @@ void sl_fleet_stats(struct sl_fleet *fleet, struct sl_fleet_stats *ret_stats)
         .leases_active = leases.active,
         .instances = sl_fleet_instances(fleet),
         .clock_apart_us = atomic_load(&fleet->clock_apart_us),
+        .answered = count_of(fleet, SL_FC_ANSWERED),
+        .refused = count_of(fleet, SL_FC_REFUSED),
         .secret_known = atomic_load(&fleet->ready),
         .reached = is_reached(fleet),
     };

@@ -85,10 +85,12 @@ struct sl_fleet_stats {
     uint64_t asked;         /* bucket decisions asked of the store */
     uint64_t operations;    /* groups sent: merged requests count once; refunds, renewals and returns count too */
     uint64_t renewals, returns, refunds;
-    uint64_t tokens_lost;   /* leased tokens that were never given back, or asked for without an answer */
-    uint64_t refunds_lost;  /* charges that could not be given back */
-    uint64_t degraded;      /* bucket decisions by a failure mode */
-    uint64_t foreign;       /* buckets whose key held something that is not ours */
+    uint64_t tokens_lost;  /* leased tokens that were never given back, or asked for without an answer */
+    uint64_t refunds_lost; /* charges that could not be given back */
+    uint64_t degraded;     /* bucket decisions by a failure mode */
+    uint64_t foreign;      /* buckets whose key held something that is not ours */
+    uint64_t answered;     /* calls that the store did what they asked for */
+    uint64_t refused; /* calls it answered with an error that no breaker counts: it is there, and does not decide */
     uint64_t leases_active; /* buckets leased now */
     uint64_t instances;     /* as sl_fleet_instances */
     int64_t clock_apart_us; /* our Unix time less the main store's, at the last heartbeat; 0: there was none */

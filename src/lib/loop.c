@@ -68,6 +68,8 @@ static void look(struct sl_tier *tier)
     sl_fleet_shards(tier->fleet, worst_breaker, &health);
     health.reached = stats.reached;
     health.secret_known = stats.secret_known;
+    health.answered = stats.answered;
+    health.refused = stats.refused;
     sl_store_watch_look(tier->watch, &health, uv_hrtime() / 1000);
 }
 

@@ -13,7 +13,7 @@
 /* name (the label of sluice_alarm, and the heading in docs/runbook.md), hold in seconds, meaning */
 #define SL_ALARM_MAP(X)                                                                                              \
     X(STORE_UNAVAILABLE, "store_unavailable", 5,                                                                     \
-      "the store is not reached, or the fleet's secret is not known: limits "                                        \
+      "the store is not reached or refuses what it is asked, or the fleet's secret is not known: limits "            \
       "that are shared are decided by their failure modes")                                                          \
     X(BREAKER_OPEN, "breaker_open", 5,                                                                               \
       "a shard of the store fails or is too slow, and is not asked until it recovers")                               \

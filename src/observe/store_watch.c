@@ -31,9 +31,10 @@ struct row {
 
 struct sl_store_watch {
     struct sl_store_watch_config config;
-    pthread_mutex_t lock; /* what follows */
-    bool reached;         /* ever */
-    unsigned bad_looks;   /* in a row */
+    pthread_mutex_t lock;       /* what follows */
+    bool reached;               /* ever */
+    unsigned bad_looks;         /* in a row */
+    uint64_t answered, refused; /* calls, at the last look */
     unsigned n_rows;
     struct row rows[SL_STORE_WATCH_ROWS];
 };
@@ -244,12 +245,22 @@ void sl_store_watch_event(struct sl_store_watch *watch, const struct sl_fleet_ev
     pthread_mutex_unlock(&watch->lock);
 }
 
+/* As a breaker opens: when half of the calls or more come to nothing. One foreign key is no outage. */
+static bool is_refusing(struct sl_store_watch *watch, const struct sl_store_health *health)
+{
+    uint64_t answered = health->answered - watch->answered, refused = health->refused - watch->refused;
+
+    watch->answered = health->answered;
+    watch->refused = health->refused;
+    return refused > 0 && refused >= answered;
+}
+
 void sl_store_watch_look(struct sl_store_watch *watch, const struct sl_store_health *health, uint64_t now_us)
 {
-    bool well = health->reached && health->secret_known;
-    bool early;
+    bool well, early;
 
     pthread_mutex_lock(&watch->lock);
+    well = health->reached && health->secret_known && !is_refusing(watch, health);
     for (unsigned i = 0; i < SL_STORE_WATCH_ROWS; i++) {
         if (watch->rows[i].kept && elapsed_us(&watch->rows[i], now_us) >= SL_STORE_WATCH_QUIET_US)
             say(watch, &watch->rows[i], now_us);

@@ -42,6 +42,7 @@ void sl_store_watch_event(struct sl_store_watch *watch, const struct sl_fleet_ev
 struct sl_store_health {
     bool reached, secret_known;
     enum sl_breaker_state breaker; /* the worst of all shards */
+    uint64_t answered, refused;    /* calls since the start; refused: with an error that no breaker counts */
 };
 void sl_store_watch_look(struct sl_store_watch *watch, const struct sl_store_health *health, uint64_t now_us);
 

@@ -152,6 +152,8 @@ static void on_look(uv_timer_t *handle)
     sl_fleet_shards(tier->fleet, take_worst, &health);
     health.reached = stats.reached;
     health.secret_known = stats.secret_known;
+    health.answered = stats.answered;
+    health.refused = stats.refused;
     sl_store_watch_look(tier->watch, &health, now_us());
 }
 

@@ -240,6 +240,32 @@ static void a_store_out_of_reach_is_an_alarm_after_the_start(void **state)
     tear_down(&b);
 }
 
+/* It is there and answers, and still nothing is decided by it. */
+static void a_store_that_refuses_is_an_alarm(void **state)
+{
+    struct bench b;
+    struct sl_store_health health = {.reached = true, .secret_known = true};
+
+    (void)state;
+    set_up(&b);
+    for (unsigned i = 1; i <= 10; i++) { /* a key among others that holds something strange */
+        health.answered += 3;
+        health.refused += 2;
+        sl_store_watch_look(b.watch, &health, START + 10 * S + i * S / 4);
+    }
+    assert_false(sl_alarm_read(&b.alarms, SL_ALARM_STORE_UNAVAILABLE).raised);
+    for (unsigned i = 1; i <= 2; i++) {
+        health.answered += 2;
+        health.refused += 2;
+        sl_store_watch_look(b.watch, &health, START + 13 * S + i * S / 4);
+    }
+    assert_true(sl_alarm_read(&b.alarms, SL_ALARM_STORE_UNAVAILABLE).raised);
+    for (unsigned i = 0; i < 10; i++) /* nothing is asked any more */
+        sl_store_watch_look(b.watch, &health, START + 14 * S + i * S);
+    assert_false(sl_alarm_read(&b.alarms, SL_ALARM_STORE_UNAVAILABLE).raised);
+    tear_down(&b);
+}
+
 static void findings_are_told_once_an_hour(void **state)
 {
     struct bench b;
@@ -304,6 +330,7 @@ int main(void)
         cmocka_unit_test(a_failover_is_told_once_for_all_loops),
         cmocka_unit_test(a_store_out_of_reach_is_an_alarm_after_the_start),
         cmocka_unit_test(findings_are_told_once_an_hour),
+        cmocka_unit_test(a_store_that_refuses_is_an_alarm),
         cmocka_unit_test(more_shards_than_rows),
         cmocka_unit_test(an_older_reading_of_the_clock_is_no_leap),
     };
