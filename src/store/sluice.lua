@@ -159,7 +159,9 @@ if flags >= 2 then
             local mid = (lo + hi - (lo + hi) % 2) / 2
             local rank = format('%d', mid)
             local t, total = entry(read('ZRANGE', key, rank, rank, 'WITHSCORES'))
-            if (total - log.base) % WRAP >= need then
+            if not t then -- foreign: what is known so far is later than the truth
+                break
+            elseif (total - log.base) % WRAP >= need then
                 hi, at = mid, t
             else
                 lo = mid + 1
