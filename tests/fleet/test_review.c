@@ -569,6 +569,158 @@ static void test_several_rates_are_charged_alike(void **state)
     }
 }
 
+static void test_several_rates_of_a_split_limit(void **state)
+{
+    unsigned allowed = 0;
+
+    (void)state;
+    open_fleet("limits: [{name: a, per: [], rates: [80/100d, {rate: 1000/100d, burst: 1000}], coordination: split,"
+               " split: 4, local_factor: 1000}]\n",
+               2);
+    for (unsigned i = 0; i < 400; i++)
+        allowed += fleet_check(&kit.instances[i % 2], "k", NULL, 1).allowed;
+    assert_int_equal(allowed, 80);
+    fleet_close(&kit);
+}
+
+/* ---- callbacks that ask again */
+
+struct chain {
+    struct instance *instance;
+    struct sluice_request request;
+    struct sluice_verdict verdict;
+    struct sl_report report;
+    unsigned left, done;
+};
+
+static void chain_on(void *ctx)
+{
+    struct chain *chain = ctx;
+    const char *field, *why;
+
+    chain->done++;
+    while (chain->left > 0) {
+        chain->left--;
+        if (sl_lane_check(chain->instance->lane, &chain->request, &chain->verdict, &chain->report, &field, &why,
+                          chain_on, chain) == SL_PENDING)
+            return;
+        chain->done++;
+    }
+}
+
+static bool chain_is_over(void *ctx)
+{
+    return ((struct chain *)ctx)->left == 0;
+}
+
+static void begin_chains(struct chain *chains, unsigned n, unsigned length)
+{
+    for (unsigned i = 0; i < n; i++) {
+        chains[i] =
+            (struct chain){.instance = &kit.instances[0], .request = fleet_request("k", NULL, 1), .left = length};
+        chain_on(&chains[i]);
+    }
+}
+
+static const char ALL_SORTS[] =
+    "limits:\n"
+    "  - {name: a, rate: 1000/h, burst: 1000, coordination: shared, local_factor: 1000}\n"
+    "  - {name: s, layer: b, per: [], rate: 400/h, burst: 400, coordination: split, split: 4, local_factor: 1000}\n"
+    "  - {name: l, layer: c, rate: 900/h, burst: 900, coordination: leased, lease: {block: 20, ttl: 50ms},"
+    " local_factor: 1000}\n"
+    "  - {name: t, layer: d, rate: 5000/h, burst: 5000, coordination: local}\n"
+    "  - {name: d, layer: e, rate: 30/h, burst: 30, coordination: shared, mode: dry_run}\n"
+    "  - {name: dl, layer: f, rate: 300/h, burst: 300, coordination: leased, lease: {block: 9, ttl: 50ms},"
+    " mode: dry_run}\n";
+
+static void test_callbacks_ask_again(void **state)
+{
+    struct redis own = redis_start(NULL);
+    static struct chain chains[40];
+
+    (void)state;
+    fleet_open(&kit, address(&own), ALL_SORTS, 1, 20000, true);
+    begin_chains(chains, 40, 30);
+    for (unsigned i = 0; i < 40; i++)
+        assert_true(fleet_wait(&kit, chain_is_over, &chains[i]));
+    fleet_run_ms(&kit, 50);
+    kill(own.pid, SIGSTOP);
+    begin_chains(chains, 40, 30);
+    for (unsigned i = 0; i < 40; i++)
+        assert_true(fleet_wait(&kit, chain_is_over, &chains[i]));
+    kill(own.pid, SIGCONT);
+    fleet_run_ms(&kit, 1200);
+    begin_chains(chains, 40, 1000); /* and the lane goes in the midst of it */
+    fleet_turn(&kit);
+    sl_lane_free(kit.instances[0].lane);
+    for (unsigned i = 0; i < 40; i++) {
+        assert_int_equal(chains[i].left, 0);
+        assert_int_equal(chains[i].done, 1001);
+    }
+    kit.instances[0].lane = NULL;
+    sl_fleet_free(kit.instances[0].fleet);
+    sl_limiter_free(kit.instances[0].limiter);
+    fleet_close(&kit);
+    redis_stop(&own);
+}
+
+/* ---- everything at once */
+
+static const char OTHER_SORTS[] =
+    "limits:\n"
+    "  - {name: a, rate: 1000/h, burst: 1000, coordination: leased, lease: {block: 30, ttl: 50ms},"
+    " local_factor: 1000}\n"
+    "  - {name: s, layer: b, per: [], rate: 300/h, burst: 300, coordination: split, split: 3, local_factor: 1000}\n"
+    "  - {name: l, layer: c, rate: 700/h, burst: 700, coordination: shared, algorithm: leaky_bucket}\n";
+
+static struct decided flying[2000];
+
+static unsigned random_below(unsigned n)
+{
+    static uint64_t x = 88172645463325252u;
+
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return (unsigned)(x % n);
+}
+
+/* Reloads, resets and failing memory while many decisions are under way: each is decided once. */
+static void test_reloads_resets_and_failing_memory_in_flight(void **state)
+{
+    struct sluice_request request;
+    struct sl_lane_visitor visitor = {.bucket = on_bucket, .done = on_inspected};
+    struct found found;
+
+    (void)state;
+    open_failing(ALL_SORTS);
+    for (unsigned round = 0; round < 30; round++) {
+        for (unsigned i = 0; i < 2000; i++) {
+            char key[2] = {(char)('a' + random_below(5)), 0};
+
+            request = fleet_request(key, NULL, random_below(4));
+            failing.after = random_below(8) ? -1 : (int)random_below(4);
+            fleet_begin(&kit.instances[0], &request, &flying[i]);
+            failing.after = -1;
+            if (random_below(100) == 0)
+                fleet_turn(&kit);
+            if (random_below(500) == 0)
+                fleet_reload(&kit, random_below(2) ? ALL_SORTS : OTHER_SORTS);
+            if (random_below(500) == 0) {
+                found = (struct found){0};
+                visitor.ctx = &found;
+                assert_int_equal(
+                    sl_lane_inspect(kit.instances[0].lane, &request, random_below(2), &visitor, NULL, NULL), 0);
+                assert_true(fleet_wait(&kit, is_found, &found));
+            }
+        }
+        for (unsigned i = 0; i < 2000; i++)
+            fleet_finish(&kit, &flying[i]);
+    }
+    assert_int_equal(kit.instances[0].lane->n_flights, 0);
+    fleet_close(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,6 +742,9 @@ int main(void)
         cmocka_unit_test(test_a_first_request_finds_the_whole_bucket),
         cmocka_unit_test(test_a_debit_on_its_way_goes_back_at_shutdown),
         cmocka_unit_test(test_several_rates_are_charged_alike),
+        cmocka_unit_test(test_several_rates_of_a_split_limit),
+        cmocka_unit_test(test_callbacks_ask_again),
+        cmocka_unit_test(test_reloads_resets_and_failing_memory_in_flight),
     };
 
     return cmocka_run_group_tests(tests, start, stop);
