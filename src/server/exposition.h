@@ -21,14 +21,19 @@ struct sl_exposition {
     bool labelled;
 };
 
-/* Opens a family: one HELP and one TYPE line. `name` without `_total`; type: counter, gauge, histogram, info. Borrows
- * `name`. */
+/* Whether an Accept header prefers OpenMetrics 1.0.0 to plain text: names it, and gives it at least as much weight. */
+bool sl_exposition_wants_open_metrics(const char *accept, size_t len);
+
+/* Opens a family: a HELP and a TYPE line, in OpenMetrics also UNIT when the name ends in one. `name` without `_total`;
+ * type: counter, gauge, histogram, info; help: one line without quotes or backslashes. Borrows `name`. */
 void sl_exposition_family(struct sl_exposition *x, const char *name, const char *type, const char *help);
 
 /* A sample line: name and suffix ("", "_total", "_bucket", ...), then labels, then the value. */
 void sl_exposition_begin(struct sl_exposition *x, const char *suffix);
 /* Backslash, quote and newline are escaped, invalid UTF-8 becomes U+FFFD: a bad name never spoils a scrape. */
 void sl_exposition_label(struct sl_exposition *x, const char *name, const char *value);
+/* The label `le` of a finite histogram bound, in the form OpenMetrics asks for: always with a point or an exponent. */
+void sl_exposition_bound(struct sl_exposition *x, double bound);
 void sl_exposition_int(struct sl_exposition *x, uint64_t value);
 void sl_exposition_real(struct sl_exposition *x, double value);
 

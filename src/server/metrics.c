@@ -18,7 +18,7 @@ static bool wants_open_metrics(const struct sl_http_request *request)
 {
     struct sl_slice accept = sl_http_find(request, "accept", NULL);
 
-    return accept.len && memmem(accept.text, accept.len, "application/openmetrics-text", 28) != NULL;
+    return accept.text && sl_exposition_wants_open_metrics(accept.text, accept.len);
 }
 
 static void decision(struct sl_exposition *x, const char *limit, bool allowed, int source, const char *mode, uint64_t n)
@@ -113,19 +113,15 @@ static bool add_limits(struct sl_exposition *x, const struct sl_shared *shared)
 
 static void add_durations(struct sl_exposition *x, const struct sl_limiter_stats *stats)
 {
-    char bound[32];
     uint64_t below = 0;
 
     sl_exposition_family(
         x, "sluice_decision_duration_seconds", "histogram",
         "Time the limiter took for a decision, apart from any protocol; one decision in 64 is measured.");
     for (unsigned i = 0; i < SL_DURATION_BUCKETS - 1; i++) {
-        struct sl_buf text = {.data = bound, .cap = sizeof bound, .max = sizeof bound};
-
         below += stats->duration[i];
-        sl_buf_printf(&text, "%.9g", (double)(UINT64_C(64) << i) / 1e9);
         sl_exposition_begin(x, "_bucket");
-        sl_exposition_label(x, "le", bound);
+        sl_exposition_bound(x, (double)(UINT64_C(64) << i) / 1e9);
         sl_exposition_int(x, below);
     }
     sl_exposition_begin(x, "_bucket");

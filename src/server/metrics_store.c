@@ -57,13 +57,6 @@ static void add_operations(struct sl_exposition *x, const struct shards *shards)
         }
 }
 
-static void add_bucket(struct sl_exposition *x, const struct sl_shard_stats *shard, const char *bound, uint64_t n)
-{
-    begin(x, "_bucket", shard);
-    sl_exposition_label(x, "le", bound);
-    sl_exposition_int(x, n);
-}
-
 static void add_durations(struct sl_exposition *x, const struct shards *shards)
 {
     sl_exposition_family(x, "sluice_store_duration_seconds", "histogram",
@@ -71,15 +64,17 @@ static void add_durations(struct sl_exposition *x, const struct shards *shards)
     for (unsigned i = 0; i < shards->n; i++) {
         const struct sl_shard_stats *shard = &shards->rows[i];
         uint64_t below = 0;
-        char bound[32];
 
         for (unsigned d = 0; d < SL_CLIENT_DURATIONS - 1; d++) {
             below += shard->durations[d];
-            snprintf(bound, sizeof bound, "%.9g", (double)sl_client_bounds_us[d] / 1e6);
-            add_bucket(x, shard, bound, below);
+            begin(x, "_bucket", shard);
+            sl_exposition_bound(x, (double)sl_client_bounds_us[d] / 1e6);
+            sl_exposition_int(x, below);
         }
         below += shard->durations[SL_CLIENT_DURATIONS - 1];
-        add_bucket(x, shard, "+Inf", below);
+        begin(x, "_bucket", shard);
+        sl_exposition_label(x, "le", "+Inf");
+        sl_exposition_int(x, below);
         begin(x, "_sum", shard);
         sl_exposition_real(x, (double)shard->duration_sum_us / 1e6);
         begin(x, "_count", shard);

@@ -83,20 +83,34 @@ bool sl_bearer_matches(const struct sl_http_request *request, const char *token)
     return difference == 0;
 }
 
-static bool may_call(const struct sl_route *route, const struct sl_shared *shared,
-                     const struct sl_http_request *request)
+/* Returns 0, 401 or 403. Each admin token is compared whatever came of the other, so that the time tells nothing. */
+static int refusal(const struct sl_route *route, const struct sl_shared *shared, const struct sl_http_request *request)
 {
-    const char *token = route->access == SL_CHECK_TOKEN   ? shared->check_token
-                        : route->access == SL_ADMIN_TOKEN ? shared->admin_token
-                                                          : NULL;
+    bool may_all, may_read;
 
-    return !token || request->trusted_channel || sl_bearer_matches(request, token);
+    if (request->trusted_channel || route->access == SL_OPEN)
+        return 0;
+    if (route->access == SL_CHECK_TOKEN)
+        return !shared->check_token || sl_bearer_matches(request, shared->check_token) ? 0 : 401;
+    if (!shared->admin_token && !shared->admin_read_token)
+        return 0;
+    may_all = shared->admin_token && sl_bearer_matches(request, shared->admin_token);
+    may_read = shared->admin_read_token && sl_bearer_matches(request, shared->admin_read_token);
+    if (may_all || (may_read && request->method & READ))
+        return 0;
+    return may_read ? 403 : 401;
 }
 
-static void refuse_caller(struct sl_http_response *response)
+static void refuse_caller(int status, struct sl_http_response *response)
 {
-    sl_http_header_text(response, "WWW-Authenticate", "Bearer realm=\"sluice\"");
-    sl_problem(response, 401, "This path needs `Authorization: Bearer` with the right token.", NULL);
+    bool known = status == 403;
+
+    sl_http_header_text(response, "WWW-Authenticate",
+                        known ? "Bearer realm=\"sluice\", error=\"insufficient_scope\"" : "Bearer realm=\"sluice\"");
+    sl_problem(response, status,
+               known ? "This token may only read; what changes something needs the token of --admin-token."
+                     : "This path needs `Authorization: Bearer` with the right token.",
+               NULL);
 }
 
 static unsigned class_of(int status)
@@ -161,6 +175,7 @@ bool sl_route(struct sl_service *service, enum sl_listener_kind listener, const 
 {
     struct sl_call call = {.service = service, .asker = asker};
     const struct sl_route *route;
+    int refused;
 
     sl_http_split_target(request->target, &call.path, &call.query);
     route = find(listener, call.path);
@@ -172,8 +187,8 @@ bool sl_route(struct sl_service *service, enum sl_listener_kind listener, const 
     call.route = (unsigned)(route - sl_routes);
     if (!(route->methods & request->method))
         refuse_method(route, response);
-    else if (!may_call(route, service->shared, request))
-        refuse_caller(response);
+    else if ((refused = refusal(route, service->shared, request)))
+        refuse_caller(refused, response);
     else
         route->handler(&call, request, response);
     if (call.later)

@@ -28,7 +28,7 @@ typedef void sl_handler(struct sl_call *call, const struct sl_http_request *requ
 enum sl_access {
     SL_OPEN,        /* anybody */
     SL_CHECK_TOKEN, /* bearer check_token, when one is set */
-    SL_ADMIN_TOKEN, /* bearer admin_token, when one is set */
+    SL_ADMIN_TOKEN, /* bearer admin_token or, for GET and HEAD, admin_read_token, when one of the two is set */
 };
 
 struct sl_route {
@@ -43,7 +43,7 @@ struct sl_route {
 extern const struct sl_route sl_routes[];
 extern const unsigned sl_n_routes; /* at most SL_ROUTES_COUNTED */
 
-/* Finds the route and answers: 404, 405 with Allow, 401, or what the handler says. Counts the answer. `response` must
+/* Finds the route and answers: 404, 405 with Allow, 401, 403, or what the handler says. Counts the answer. `response` must
  * be cleared. Returns true; or false when the handler answers later: then the response says nothing, and what the
  * asker has lent is the answer's way. asker: NULL when nothing can be answered later. */
 bool sl_route(struct sl_service *service, enum sl_listener_kind listener, const struct sl_http_request *request,

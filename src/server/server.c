@@ -29,7 +29,7 @@ struct sl_server {
     struct sl_shared shared;
     struct sl_tls_context *tls;
     struct doors doors[2]; /* public, admin */
-    char *tokens[2];       /* check, admin */
+    char *tokens[3];       /* check, admin, admin read */
     struct sl_worker **workers;
     struct sl_service **services;
     unsigned n_workers;
@@ -122,8 +122,11 @@ static int check_options(const struct sl_server_options *o, char *ret_why, size_
     if (o->unix_mode > 0777)
         return invalid(ret_why, why_size, "the mode of unix sockets is between 0 and 0777");
     if ((e = check_token("check", o->check_token, ret_why, why_size)) ||
-        (e = check_token("admin", o->admin_token, ret_why, why_size)))
+        (e = check_token("admin", o->admin_token, ret_why, why_size)) ||
+        (e = check_token("admin read", o->admin_read_token, ret_why, why_size)))
         return e;
+    if (o->admin_token && o->admin_read_token && !strcmp(o->admin_token, o->admin_read_token))
+        return invalid(ret_why, why_size, "the admin token and the admin read token are the same");
     return check_limits(&o->limits, ret_why, why_size);
 }
 
@@ -148,7 +151,7 @@ static int open_doors(struct doors *doors, const char *const *texts, size_t n, c
         if ((e = sl_listener_parse(texts[i], listener, ret_why, why_size)))
             return e;
         doors->n++; /* from here sl_listener_fini is due */
-        if (admin && !listener->is_unix && !listener->loopback && !options->admin_token)
+        if (admin && !listener->is_unix && !listener->loopback && !options->admin_token && !options->admin_read_token)
             return invalid(ret_why, why_size, "the admin address %s is not loopback and needs an admin token",
                            listener->text);
         if ((e = sl_listener_bind(listener, options->unix_mode, ret_why, why_size)))
@@ -240,10 +243,12 @@ static int build(struct sl_server *server, const struct sl_server_options *optio
 {
     int e;
 
-    if (copy_token(&server->tokens[0], options->check_token) || copy_token(&server->tokens[1], options->admin_token))
+    if (copy_token(&server->tokens[0], options->check_token) || copy_token(&server->tokens[1], options->admin_token) ||
+        copy_token(&server->tokens[2], options->admin_read_token))
         return out_of_memory(ret_why, why_size);
     server->shared.check_token = server->tokens[0];
     server->shared.admin_token = server->tokens[1];
+    server->shared.admin_read_token = server->tokens[2];
     if (options->tls_cert && (e = sl_tls_context_new(options->tls_cert, options->tls_key, options->tls_client_ca,
                                                      &server->tls, ret_why, why_size)))
         return e;
@@ -368,8 +373,9 @@ void sl_server_free(struct sl_server **server)
         for (size_t i = 0; i < s->doors[kind].n; i++)
             sl_listener_fini(&s->doors[kind].listeners[i]);
         free(s->doors[kind].listeners);
-        free(s->tokens[kind]);
     }
+    for (size_t i = 0; i < sizeof s->tokens / sizeof *s->tokens; i++)
+        free(s->tokens[i]);
     sl_tls_context_free(s->tls);
     free(s->workers);
     free(s->services);

@@ -72,7 +72,7 @@ struct sl_server_options {
      * of sl_server_new. Default: none; at least one of the two lists must not be empty. */
     const char *const *listen;
     size_t n_listen;
-    const char *const *admin; /* a TCP address that is not loopback needs admin_token */
+    const char *const *admin; /* a TCP address that is not loopback needs one of the admin tokens */
     size_t n_admin;
     /* PEM chain and key; both or neither. For every public TCP listener, and admin TCP listeners off loopback. */
     const char *tls_cert;
@@ -80,9 +80,12 @@ struct sl_server_options {
     const char *tls_client_ca; /* PEM: TLS clients must show a certificate one of these signed. NULL: none asked for */
     /* When set, /check needs "Authorization: Bearer TOKEN", except on unix sockets. 1 ... 512 visible ASCII bytes. */
     const char *check_token;
-    const char *admin_token; /* the same for every admin route but /healthz and /readyz */
-    unsigned workers;        /* 1 ... 256. Default 1 */
-    unsigned unix_mode;      /* permission bits of unix sockets. Default 0660 */
+    /* The same for every admin route but /healthz and /readyz. When one of the two is set, one is needed. With
+     * admin_read_token, which must be another, only GET and HEAD are answered, what changes something is 403. */
+    const char *admin_token;
+    const char *admin_read_token;
+    unsigned workers;   /* 1 ... 256. Default 1 */
+    unsigned unix_mode; /* permission bits of unix sockets. Default 0660 */
     /* The shared tier of `limiter`: each worker has a lane of it. Borrowed until sl_server_free. NULL: there is none, all
      * is decided in the limiter's table. */
     struct sl_fleet *fleet;

@@ -51,7 +51,7 @@ struct sl_shared {
     struct sl_ratio_watch *ratios;
     struct sl_top *top;
     const char *check_token; /* NULL: none */
-    const char *admin_token;
+    const char *admin_token, *admin_read_token;
     struct sl_server_hooks hooks;
     atomic_bool ready, draining;
     atomic_uint_fast64_t reloads_ok, reloads_failed;

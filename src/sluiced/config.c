@@ -74,7 +74,8 @@ const struct sl_option sl_config_rows[] = {
      AT(admin),
      .argument = "ADDRESS",
      .preset = "127.0.0.1:6070",
-     .sentence = "where metrics, buckets and reloads are served; beyond loopback it needs --admin-token"},
+     .sentence = "where metrics, buckets and reloads are served; beyond loopback it needs --admin-token or "
+                 "--admin-read-token"},
     {.name = "workers",
      .type = SL_OPTION_COUNT,
      AT(workers),
@@ -114,6 +115,12 @@ const struct sl_option sl_config_rows[] = {
      AT(admin_token),
      .argument = "TOKEN",
      .sentence = "the same for the admin listener; @/PATH reads it from a file"},
+    {.name = "admin-read-token",
+     .type = SL_OPTION_SECRET,
+     AT(admin_read_token),
+     .argument = "TOKEN",
+     .sentence = "a second token of the admin listener, with which nothing can be changed: for scrapes and dashboards; "
+                 "@/PATH reads it from a file"},
 
     {.group = "Policy",
      .name = "policy",

@@ -18,7 +18,7 @@ struct sl_config {
     struct sl_option_list listen, admin;
     uint64_t workers;
     char *tls_cert, *tls_key, *tls_client_ca;
-    char *check_token, *admin_token;
+    char *check_token, *admin_token, *admin_read_token;
     char *unix_mode;
     /* policy */
     char *policy;

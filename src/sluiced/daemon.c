@@ -165,6 +165,7 @@ static struct sl_server_options server_options(struct daemon *daemon)
     options.tls_client_ca = config->tls_client_ca;
     options.check_token = config->check_token;
     options.admin_token = config->admin_token;
+    options.admin_read_token = config->admin_read_token;
     options.workers = n_workers(config);
     options.unix_mode = sl_config_unix_mode(config);
     options.limits = (struct sl_server_limits){
@@ -209,6 +210,7 @@ static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *wh
     struct sl_source_config source = {.path = config->policy,
                                       .state_dir = config->state,
                                       .has_store = sl_tier_is_shared(&daemon->tier),
+                                      .region = config->region,
                                       .log = &daemon->log,
                                       .keyed = sl_tier_keyed,
                                       .ctx = &daemon->tier};

@@ -187,6 +187,42 @@ static void tokens_are_asked_for(void **state)
     door_close(&d);
 }
 
+static void a_token_that_may_only_read(void **state)
+{
+    static const char *const writes[] = {"PUT /v1/policy", "POST /v1/policy/rollback", "DELETE /v1/buckets?key=k",
+                                         "POST /v1/reload"};
+    struct door d;
+    char text[256];
+
+    (void)state;
+    door_open(&d, LIMITS);
+    d.shared.admin_token = "all";
+    for (int both = 1; both >= 0; both--) { /* and then the reader's alone */
+        d.shared.admin_read_token = "reader";
+        assert_int_equal(door_ask_admin(&d, "GET /metrics\nAuthorization: Bearer reader\n"), 200);
+        assert_int_equal(door_ask_admin(&d, "HEAD /metrics\nAuthorization: Bearer reader\n"), 200);
+        assert_int_equal(door_ask_admin(&d, "GET /v1/buckets?key=k\nAuthorization: Bearer reader\n"), 200);
+        assert_int_equal(door_ask_admin(&d, "GET /metrics"), 401);
+        assert_int_equal(door_ask_admin(&d, "GET /metrics\nAuthorization: Bearer readers\n"), 401);
+        assert_int_equal(door_ask_admin(&d, "GET /metrics\nAuthorization: Bearer all\n"), both ? 200 : 401);
+        assert_int_equal(door_ask_admin(&d, "GET /healthz"), 200);
+        for (size_t i = 0; i < sizeof writes / sizeof *writes; i++) {
+            snprintf(text, sizeof text, "%s\nAuthorization: Bearer reader\n", writes[i]);
+            door_ask_admin(&d, text);
+            expect_problem(&d, 403, NULL);
+            assert_string_equal(door_header(&d, "WWW-Authenticate"),
+                                "Bearer realm=\"sluice\", error=\"insufficient_scope\"");
+            door_ask_admin(&d, writes[i]);
+            expect_problem(&d, 401, NULL);
+        }
+        assert_int_equal(door_ask_admin(&d, "DELETE /v1/buckets?key=k\nAuthorization: Bearer all\n"), both ? 200 : 401);
+        d.shared.admin_token = NULL;
+    }
+    d.unix_socket = true;
+    assert_int_equal(door_ask_admin(&d, "DELETE /v1/buckets?key=k"), 200);
+    door_close(&d);
+}
+
 static void buckets_are_shown_and_reset(void **state)
 {
     struct door d;
@@ -493,6 +529,7 @@ int main(void)
         cmocka_unit_test(paths_and_methods),
         cmocka_unit_test(readiness_is_told),
         cmocka_unit_test(tokens_are_asked_for),
+        cmocka_unit_test(a_token_that_may_only_read),
         cmocka_unit_test(buckets_are_shown_and_reset),
         cmocka_unit_test(reload_asks_the_daemon),
         cmocka_unit_test(the_policy_is_shown_with_its_hash),
