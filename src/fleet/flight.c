@@ -77,11 +77,14 @@ static void learn(const struct sl_leg *leg, bool allowed)
     for (unsigned i = 0; i < leg->n; i++) {
         struct sl_part *part = &flight->parts[leg->parts[i]];
         const struct sl_item *item = &part->item;
+        uint32_t unspent;
 
         if (!part->decision.allowed || (allowed && item->cost > 0))
             sl_deny_learn(fleet->deny, item->fp, item->shape, &part->decision, leg->asked_us);
-        sl_lease_heard(fleet->leases, item->fp, item->shape, &part->decision, leg->asked_us);
+        unspent = sl_lease_heard(fleet->leases, item->fp, item->shape, &part->decision, leg->asked_us);
         sl_part_tell(part, whole(flight, leg->parts[i]), SLUICE_SHARED);
+        if (allowed && unspent > 0)
+            sl_part_add_leased(part, unspent);
     }
 }
 

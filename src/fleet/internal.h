@@ -290,6 +290,9 @@ void sl_part_split(struct sl_part *part, const struct sl_item *whole, struct sl_
 /* Tells the part's figures as its decision has them; of a split bucket, as far as one part can tell. */
 void sl_part_tell(struct sl_part *part, const struct sl_item *whole, enum sluice_source source);
 
+/* Adds what lies here, leased, to what the store says is left. */
+void sl_part_add_leased(struct sl_part *part, uint32_t unspent);
+
 /* A decision that had room but was not charged after all: as a peek would show it. */
 void sl_decision_unspend(struct sl_decision *decision);
 

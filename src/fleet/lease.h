@@ -83,9 +83,9 @@ void sl_lease_granted(struct sl_leases *leases, const struct sl_lease_bucket *bu
 void sl_lease_failed(struct sl_leases *leases, struct sl_hash128 fp, uint32_t debit, bool lost);
 
 /* A decision the store made on the bucket itself (a request that did not fit the lease): its state is what `remaining` starts
- * from. No lease: nothing happens. */
-void sl_lease_heard(struct sl_leases *leases, struct sl_hash128 fp, const struct sl_shape *shape,
-                    const struct sl_decision *decision, uint64_t asked_us);
+ * from. Returns how many tokens lie here unspent besides. No lease: nothing happens. */
+uint32_t sl_lease_heard(struct sl_leases *leases, struct sl_hash128 fp, const struct sl_shape *shape,
+                        const struct sl_decision *decision, uint64_t asked_us);
 
 /* What a sweep finds to do. Called with no lock held; may call the functions above. The bucket's shape is borrowed for
  * the call. */

@@ -221,19 +221,22 @@ void sl_lease_failed(struct sl_leases *leases, struct sl_hash128 fp, uint32_t de
     sl_spin_unlock(&set->lock);
 }
 
-void sl_lease_heard(struct sl_leases *leases, struct sl_hash128 fp, const struct sl_shape *shape,
-                    const struct sl_decision *decision, uint64_t asked_us)
+uint32_t sl_lease_heard(struct sl_leases *leases, struct sl_hash128 fp, const struct sl_shape *shape,
+                        const struct sl_decision *decision, uint64_t asked_us)
 {
     struct sl_lease_set *set = sl_lease_set_of(leases, fp);
     struct sl_lease *l;
+    uint32_t unspent = 0;
     int at = -1;
 
     sl_spin_lock(&set->lock);
     while ((l = sl_lease_next(set, fp, &at))) {
         if (l->retired || !sl_shape_equal(&l->shape, shape))
             continue;
+        unspent = sl_lots_usable(l, asked_us);
         sl_view_note(&l->view, decision, asked_us);
         l->share.own += decision->allowed ? decision->cost : 0;
     }
     sl_spin_unlock(&set->lock);
+    return unspent;
 }

@@ -137,6 +137,17 @@ void sl_part_tell(struct sl_part *part, const struct sl_item *whole, enum sluice
         telling->numbers.remaining = telling->numbers.limit;
 }
 
+void sl_part_add_leased(struct sl_part *part, uint32_t unspent)
+{
+    struct sl_numbers *numbers = &part->telling.numbers;
+
+    sl_decision_numbers(part->item.shape, &part->decision, numbers);
+    part->telling.how = SL_TOLD_NUMBERS;
+    numbers->remaining += unspent;
+    if (numbers->remaining > numbers->limit)
+        numbers->remaining = numbers->limit;
+}
+
 void sl_decision_unspend(struct sl_decision *d)
 {
     if (!d->allowed)

@@ -513,6 +513,28 @@ static void test_a_first_request_finds_the_whole_bucket(void **state)
     fleet_close(&kit);
 }
 
+/* What lies here unspent is left as much as what lies in the store, whoever answers. */
+static void test_leased_tokens_count_as_left_for_a_peek(void **state)
+{
+    struct sluice_verdict v;
+
+    (void)state;
+    open_fleet("limits: [{name: l, rate: 10000/100d, burst: 10000, coordination: leased, lease: {block: 100, ttl: 1h},"
+               " local_factor: 1000}]\n",
+               1);
+    assert_true(fleet_check(&kit.instances[0], "k", NULL, 1).allowed);
+    assert_true(fleet_wait(&kit, holds_tokens, NULL));
+    v = fleet_check(&kit.instances[0], "k", NULL, 1);
+    assert_int_equal(v.source, SLUICE_LOCAL);
+    assert_int_equal(v.remaining, 9998);
+    assert_int_equal(fleet_check(&kit.instances[0], "k", NULL, 0).remaining, 9998);
+    v = fleet_check(&kit.instances[0], "k", NULL, 500); /* more than the lease holds */
+    assert_int_equal(v.source, SLUICE_SHARED);
+    assert_int_equal(v.remaining, 9498);
+    assert_int_equal(fleet_check(&kit.instances[0], "k", NULL, 0).remaining, 9498);
+    fleet_close(&kit);
+}
+
 /* Tokens that are granted while the instance goes are given back too. */
 static void test_a_debit_on_its_way_goes_back_at_shutdown(void **state)
 {
@@ -740,6 +762,7 @@ int main(void)
         cmocka_unit_test(test_the_largest_limit_admits_its_burst_once),
         cmocka_unit_test(test_the_largest_limit_in_an_outage),
         cmocka_unit_test(test_a_first_request_finds_the_whole_bucket),
+        cmocka_unit_test(test_leased_tokens_count_as_left_for_a_peek),
         cmocka_unit_test(test_a_debit_on_its_way_goes_back_at_shutdown),
         cmocka_unit_test(test_several_rates_are_charged_alike),
         cmocka_unit_test(test_several_rates_of_a_split_limit),
