@@ -8,16 +8,16 @@ static uint64_t wait_of(const struct sl_lane *lane, const struct sl_crate *crate
     const struct sl_part *part = &leg->flight->parts[leg->parts[0]];
     struct sl_client *client = lane->stores[crate->store].client;
     char key[SL_STORE_KEY_MAX];
-    size_t len = sl_store_key(key, lane->fleet->ns, lane->fleet->ns_len, part->owner, part->item.fp.a - part->owner.a);
+    size_t len = sl_lane_key(lane, part->item.fp, part->owner, key);
 
     return client ? sl_client_wait_us(client, key, len) : 0;
 }
 
-static void fail_legs(struct sl_lane *lane, const struct sl_crate *crate, struct sl_load *load, enum sl_result result)
+static void fail_legs(struct sl_lane *lane, const struct sl_crate *crate, struct sl_load *load)
 {
     for (struct sl_leg *leg = load->legs, *next; leg; leg = next) {
         next = leg->next;
-        sl_leg_failed(leg, result, wait_of(lane, crate, leg));
+        sl_leg_failed(leg, wait_of(lane, crate, leg));
     }
 }
 
@@ -25,7 +25,7 @@ static void fail(struct sl_lane *lane, const struct sl_crate *crate, struct sl_l
 {
     switch (load->kind) {
     case SL_LOAD_LEGS:
-        fail_legs(lane, crate, load, result);
+        fail_legs(lane, crate, load);
         break;
     case SL_LOAD_DEBIT:
         sl_lease_failed(lane->fleet->leases, load->errand.fp, load->errand.tokens, sl_result_ambiguous(result));
@@ -76,7 +76,7 @@ static bool arrive_legs(struct sl_lane *lane, const struct sl_crate *crate, stru
         return false;
     if (group.failed) {
         count_foreign(lane, &group);
-        fail_legs(lane, crate, load, SL_RESULT_WRONGTYPE);
+        fail_legs(lane, crate, load);
         return true;
     }
     for (struct sl_leg *leg = load->legs; leg; leg = leg->next, i++) {

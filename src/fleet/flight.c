@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-static const struct sl_item *whole(const struct sl_flight *flight, unsigned i)
-{
-    return &flight->items[i]; /* the enforcing ones, then the dry-run ones, as the parts */
-}
-
 /* ---- life */
 
 struct sl_flight *sl_flight_new(struct sl_fleet *fleet, struct sl_policy *policy, const struct sl_consult *consult,
@@ -82,7 +77,7 @@ static void learn(const struct sl_leg *leg, bool allowed)
         if (!part->decision.allowed || (allowed && item->cost > 0))
             sl_deny_learn(fleet->deny, item->fp, item->shape, &part->decision, leg->asked_us);
         unspent = sl_lease_heard(fleet->leases, item->fp, item->shape, &part->decision, leg->asked_us);
-        sl_part_tell(part, whole(flight, leg->parts[i]), SLUICE_SHARED);
+        sl_part_tell(part, sl_flight_whole(flight, leg->parts[i]), SLUICE_SHARED);
         if (allowed && unspent > 0)
             sl_part_add_leased(part, unspent);
     }
@@ -92,14 +87,14 @@ static void learn(const struct sl_leg *leg, bool allowed)
 static bool try_again(struct sl_leg *leg)
 {
     struct sl_flight *flight = leg->flight;
-    unsigned n_parts = whole(flight, leg->parts[0])->limit->shared->n_parts;
+    unsigned n_parts = sl_flight_whole(flight, leg->parts[0])->limit->shared->n_parts;
 
     if (!n_parts || leg->second || flight->parts[leg->parts[0]].decision.never)
         return false;
     leg->second = true;
     for (unsigned i = 0; i < leg->n; i++) {
         struct sl_part *part = &flight->parts[leg->parts[i]];
-        const struct sl_item *item = whole(flight, leg->parts[i]);
+        const struct sl_item *item = sl_flight_whole(flight, leg->parts[i]);
 
         sl_part_split(part, item, sl_item_owner(item, flight->consult.key_hash, flight->consult.address_hash),
                       (part->split_at + 1u) % n_parts);
@@ -118,10 +113,9 @@ void sl_leg_answered(struct sl_leg *leg, bool allowed)
     leg_ended(leg);
 }
 
-void sl_leg_failed(struct sl_leg *leg, enum sl_result result, uint64_t wait_us)
+void sl_leg_failed(struct sl_leg *leg, uint64_t wait_us)
 {
     leg->state = SL_LEG_FAILED;
-    leg->result = (uint8_t)result;
     leg->wait_us = wait_us;
     leg_ended(leg);
 }
@@ -137,7 +131,7 @@ static unsigned slot_of(struct sl_lane *lane, const struct sl_part *part)
 
     if (!client)
         return 0;
-    len = sl_store_key(key, lane->fleet->ns, lane->fleet->ns_len, part->owner, part->item.fp.a - part->owner.a);
+    len = sl_lane_key(lane, part->item.fp, part->owner, key);
     return sl_client_group(client, key, len);
 }
 
@@ -203,7 +197,7 @@ static bool take_off(struct sl_lane *lane, struct sl_flight *flight)
     flight->boarding = true;
     for (unsigned i = 0; i < flight->n_legs; i++) {
         if (lane->n_flights >= SL_FLEET_FLIGHTS_MAX || lane->stopping || !atomic_load(&lane->fleet->ready))
-            sl_leg_failed(&flight->legs[i], SL_RESULT_UNREACHABLE, 0);
+            sl_leg_failed(&flight->legs[i], 0);
         else
             sl_lane_ask(lane, &flight->legs[i]);
     }

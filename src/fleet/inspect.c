@@ -96,11 +96,9 @@ static enum sl_result ask_about(struct visited *b, struct sl_client *client, str
 /* One bucket, or one part of a split one. */
 static void visit_one(struct visit *v, const struct sl_bucket_place *place, const struct sl_part *part)
 {
-    struct sl_fleet *fleet = v->lane->fleet;
     struct sl_client *client = sl_lane_client(v->lane, part->store);
     char bytes[SL_STORE_KEY_MAX];
-    struct sl_word key = {bytes,
-                          sl_store_key(bytes, fleet->ns, fleet->ns_len, part->owner, part->item.fp.a - part->owner.a)};
+    struct sl_word key = {bytes, sl_lane_key(v->lane, part->item.fp, part->owner, bytes)};
     struct visited *b;
 
     if (!client || v->n_visited == SL_INSPECT_BUCKETS_MAX) {

@@ -50,7 +50,6 @@ struct sl_leg {
     uint64_t asked_us; /* our clock, when it was sent */
     uint64_t wait_us;  /* failed: until the breaker's next probe */
     uint8_t state;     /* enum sl_leg_state */
-    uint8_t result;    /* enum sl_result of a failure */
     bool dry, second;  /* second: the second try of a split bucket */
     uint8_t n;
     uint8_t parts[SL_ITEMS_MAX]; /* indices */
@@ -208,7 +207,7 @@ struct sl_fleet {
     bool heard, policy_given;
     atomic_bool ready; /* both are there and the same */
     struct sl_lane *lanes[SL_FLEET_LANES_MAX];
-    unsigned n_lanes, n_running;                /* running: not stopping */
+    unsigned n_running;                         /* lanes that are not stopping */
     struct sl_lane *_Atomic keeper;             /* sweeps the leases and keeps the heartbeat; changed under the lock */
     struct sl_store_url *stores[SL_STORES_MAX]; /* NULL: not an address */
     char *store_texts[SL_STORES_MAX];           /* as in the policy; [0]: NULL */
@@ -296,6 +295,12 @@ void sl_part_add_leased(struct sl_part *part, uint32_t unspent);
 /* A decision that had room but was not charged after all: as a peek would show it. */
 void sl_decision_unspend(struct sl_decision *decision);
 
+/* What was asked of part i as the policy has it: of a split bucket the whole. The enforcing ones, then the dry-run ones. */
+static inline const struct sl_item *sl_flight_whole(const struct sl_flight *flight, unsigned i)
+{
+    return &flight->items[i];
+}
+
 /* ---- flight.c */
 
 /* Copies the consult and the parts. Takes a reference of the policy. NULL: out of memory. */
@@ -305,7 +310,8 @@ void sl_flight_free(struct sl_flight *flight);
 
 /* A leg has its answer, in its parts' decisions, or a failure. Finishes the flight with its last leg. */
 void sl_leg_answered(struct sl_leg *leg, bool allowed);
-void sl_leg_failed(struct sl_leg *leg, enum sl_result result, uint64_t wait_us);
+/* wait_us: until the breaker's next probe, 0: not known. */
+void sl_leg_failed(struct sl_leg *leg, uint64_t wait_us);
 
 /* ---- settle.c */
 
@@ -327,7 +333,11 @@ void sl_part_degrade(struct sl_fleet *fleet, struct sl_part *part, const struct 
 /* Gives back what the part has charged here, in the table or out of a lease. */
 void sl_part_undo(struct sl_fleet *fleet, struct sl_part *part);
 
-/* ---- turn.c: what a lane sends, and what comes back */
+/* ---- turn.c: what a lane sends */
+
+/* A bucket's key in the store; returns its length. */
+size_t sl_lane_key(const struct sl_lane *lane, struct sl_hash128 fp, struct sl_hash128 owner,
+                   char key[static SL_STORE_KEY_MAX]);
 
 /* Asks for a leg within this turn; may fail it at once. */
 void sl_lane_ask(struct sl_lane *lane, struct sl_leg *leg);

@@ -4,11 +4,6 @@
 #include <limits.h>
 #include <string.h>
 
-static const struct sl_item *whole(const struct sl_flight *flight, unsigned i)
-{
-    return &flight->items[i];
-}
-
 /* Nobody knows whether it would have had room: a dry-run limit, or one that does not matter any more. */
 static void leave_open(struct sl_flight *flight, const struct sl_leg *leg, uint64_t now_us)
 {
@@ -20,7 +15,7 @@ static void leave_open(struct sl_flight *flight, const struct sl_leg *leg, uint6
         part->telling.how = SL_TOLD_UNKNOWN;
         part->telling.source = SLUICE_DEGRADED;
         part->telling.numbers =
-            (struct sl_numbers){.limit = whole(flight, leg->parts[i])->shape->limit, .remaining = -1};
+            (struct sl_numbers){.limit = sl_flight_whole(flight, leg->parts[i])->shape->limit, .remaining = -1};
     }
 }
 
@@ -32,7 +27,7 @@ static bool degrade(struct sl_flight *flight, const struct sl_leg *leg, uint64_t
     for (unsigned i = 0; i < leg->n; i++) {
         struct sl_part *part = &flight->parts[leg->parts[i]];
 
-        sl_part_degrade(flight->fleet, part, whole(flight, leg->parts[i]), now_us, leg->wait_us);
+        sl_part_degrade(flight->fleet, part, sl_flight_whole(flight, leg->parts[i]), now_us, leg->wait_us);
         allowed = allowed && part->decision.allowed;
     }
     return allowed;
@@ -64,7 +59,7 @@ static void unspend(struct sl_flight *flight, const struct sl_leg *leg)
         struct sl_part *part = &flight->parts[leg->parts[i]];
 
         sl_decision_unspend(&part->decision);
-        sl_part_tell(part, whole(flight, leg->parts[i]), SLUICE_SHARED);
+        sl_part_tell(part, sl_flight_whole(flight, leg->parts[i]), SLUICE_SHARED);
     }
 }
 

@@ -82,8 +82,8 @@ void sl_crate_free(struct sl_crate *crate)
 
 /* ---- keys and slots */
 
-static size_t key_of(const struct sl_lane *lane, struct sl_hash128 fp, struct sl_hash128 owner,
-                     char key[static SL_STORE_KEY_MAX])
+size_t sl_lane_key(const struct sl_lane *lane, struct sl_hash128 fp, struct sl_hash128 owner,
+                   char key[static SL_STORE_KEY_MAX])
 {
     return sl_store_key(key, lane->fleet->ns, lane->fleet->ns_len, owner, fp.a - owner.a);
 }
@@ -95,11 +95,11 @@ static size_t load_key(const struct sl_lane *lane, const struct sl_load *load, u
     if (load->kind == SL_LOAD_LEGS) {
         const struct sl_part *part = &load->legs->flight->parts[load->legs->parts[i]];
 
-        return key_of(lane, part->item.fp, part->owner, key);
+        return sl_lane_key(lane, part->item.fp, part->owner, key);
     }
     if (load->kind == SL_LOAD_REFUND)
-        return key_of(lane, load->refunds[i].fp, load->refunds[i].owner, key);
-    return key_of(lane, load->errand.fp, load->errand.who, key);
+        return sl_lane_key(lane, load->refunds[i].fp, load->refunds[i].owner, key);
+    return sl_lane_key(lane, load->errand.fp, load->errand.who, key);
 }
 
 static void set_flush(struct sl_lane *lane)
@@ -192,13 +192,13 @@ void sl_lane_ask(struct sl_lane *lane, struct sl_leg *leg)
     unsigned slot;
 
     if (!client) {
-        sl_leg_failed(leg, SL_RESULT_UNREACHABLE, 0);
+        sl_leg_failed(leg, 0);
         return;
     }
-    len = key_of(lane, first->item.fp, first->owner, key);
+    len = sl_lane_key(lane, first->item.fp, first->owner, key);
     wait_us = sl_client_wait_us(client, key, len);
     if (wait_us > 0) {
-        sl_leg_failed(leg, SL_RESULT_BREAKER, wait_us);
+        sl_leg_failed(leg, wait_us);
         return;
     }
     slot = sl_client_group(client, key, len);
@@ -208,7 +208,7 @@ void sl_lane_ask(struct sl_lane *lane, struct sl_leg *leg)
     crate = load ? crate_for(lane, first->store, slot, leg->second, leg->n, size) : NULL;
     if (!crate) {
         sl_load_free(lane, load);
-        sl_leg_failed(leg, SL_RESULT_NOMEM, 0);
+        sl_leg_failed(leg, 0);
         return;
     }
     load->n = leg->n;
@@ -226,7 +226,7 @@ static struct sl_crate *crate_for_errand(struct sl_lane *lane, const struct sl_e
 {
     struct sl_client *client = sl_lane_client(lane, errand->store);
     char key[SL_STORE_KEY_MAX];
-    size_t len = key_of(lane, errand->fp, errand->who, key);
+    size_t len = sl_lane_key(lane, errand->fp, errand->who, key);
 
     if (!client || sl_client_wait_us(client, key, len) > 0)
         return NULL;
@@ -320,7 +320,7 @@ void sl_lane_refund(struct sl_lane *lane, const struct sl_leg *leg)
     struct sl_load *load = NULL;
     struct sl_crate *crate = NULL;
     char key[SL_STORE_KEY_MAX];
-    size_t len = key_of(lane, first->item.fp, first->owner, key);
+    size_t len = sl_lane_key(lane, first->item.fp, first->owner, key);
     unsigned n = 0;
 
     for (unsigned i = 0; i < leg->n; i++)
