@@ -69,8 +69,8 @@ static void offer(struct sl_follow *follow, const struct sl_version *version, st
     if (answer == SL_OFFER_TAKEN) {
         sl_follow_runs(follow, &pointer);
         follow->stats.taken++;
-    } else if (answer == SL_OFFER_REFUSED) {
-        refuse(follow, &pointer, UINT64_MAX, why);
+    } else if (answer == SL_OFFER_REFUSED || answer == SL_OFFER_LATER) {
+        refuse(follow, &pointer, answer == SL_OFFER_LATER ? now_us(follow) + SL_FOLLOW_AGAIN_US : UINT64_MAX, why);
     } else {
         follow->passed = pointer;
         follow->again_us = UINT64_MAX;

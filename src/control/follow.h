@@ -16,11 +16,12 @@
 
 #define SL_FOLLOW_LOOK_US UINT64_C(200000)    /* +- 10 % at random; a look follows the answer to the one before */
 #define SL_FOLLOW_REPORT_US UINT64_C(1000000) /* likewise */
-#define SL_FOLLOW_AGAIN_US UINT64_C(10000000) /* until damaged texts are fetched again */
+#define SL_FOLLOW_AGAIN_US \
+    UINT64_C(10000000) /* until damaged texts are fetched, and what was put off is offered, again */
 
 struct sl_follow;
 
-enum sl_offer { SL_OFFER_TAKEN, SL_OFFER_REFUSED, SL_OFFER_IGNORED };
+enum sl_offer { SL_OFFER_TAKEN, SL_OFFER_REFUSED, SL_OFFER_LATER, SL_OFFER_IGNORED };
 
 struct sl_follow_config {
     struct sl_versions_place place; /* what it points to is borrowed */
@@ -28,8 +29,8 @@ struct sl_follow_config {
     const char *host;
     /* Looks and tells, but fetches nothing: the instance follows its file. */
     bool from_file;
-    /* Another version is current than the one that runs. TAKEN: it runs now. REFUSED: `why` says what is wrong with it. May
-     * take the texts (and clear *text). NULL texts with from_file: then only IGNORED makes sense. */
+    /* Another version is current than the one that runs. TAKEN: it runs now. REFUSED: `why` says what is wrong with it.
+     * LATER: nothing is wrong with it, but it could not be taken; it is offered again after SL_FOLLOW_AGAIN_US. May take the texts (and clear *text). NULL texts with from_file: then only IGNORED makes sense. */
     enum sl_offer (*offer)(void *owner, const struct sl_version *version, struct sl_version_text *text, char *why,
                            size_t why_size);
     /* A sentence, once at each change, about a store that has something else than a version for us. */

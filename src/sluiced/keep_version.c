@@ -79,7 +79,7 @@ static int take_texts(const struct head *head, const char *bytes, size_t len, st
     char hash[SL_HASH_HEX + 1];
     int err;
 
-    if (len != wanted)
+    if (len != wanted || (head->has_keys && bytes[head->body_len] != '\0'))
         return SL_EFORMAT;
     err = sl_version_text_make(&alloc, head->body_len, head->has_keys, head->keys_len, ret_text);
     if (err)

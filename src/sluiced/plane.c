@@ -12,7 +12,7 @@
 
 static void count_take(struct sl_plane *plane, enum sl_reload result)
 {
-    sl_server_count_reload(plane->server, result != SL_RELOAD_FAILED);
+    sl_server_count_reload(plane->server, result == SL_RELOAD_DONE || result == SL_RELOAD_SAME);
 }
 
 static enum sl_offer ignore(struct sl_plane *plane, const struct sl_version *version)
@@ -36,8 +36,8 @@ static enum sl_offer on_offer(void *owner, const struct sl_version *version, str
         return ignore(plane, version);
     result = sl_source_take(plane->source, version, text, why, why_size);
     count_take(plane, result);
-    if (result == SL_RELOAD_FAILED)
-        return SL_OFFER_REFUSED;
+    if (result == SL_RELOAD_FAILED || result == SL_RELOAD_SHORT)
+        return result == SL_RELOAD_SHORT ? SL_OFFER_LATER : SL_OFFER_REFUSED;
     sl_server_set_policy_version(plane->server, version->number);
     return SL_OFFER_TAKEN;
 }

@@ -165,23 +165,23 @@ static int load(struct sl_source *source, unsigned logged, struct reading *ret_r
 
 #define VERSION_NAME_MAX 40
 
-/* Compiles the texts of a version. On failure `why` has the first finding. */
-static struct sl_policy *compile_version(const struct sl_source *source, const struct sl_version_text *text,
-                                         const char *name, unsigned logged, char *why, size_t why_size)
+/* Compiles the texts of a version. Returns 0; or SL_EPOLICY or SL_ENOMEM with the first finding, and no policy. */
+static int compile_version(const struct sl_source *source, const struct sl_version_text *text, const char *name,
+                           unsigned logged, struct sl_policy **ret_policy, char *why, size_t why_size)
 {
     struct sl_policy_options options = policy_options(source);
-    struct sl_policy *policy = NULL;
     struct sl_diags diags;
+    int err;
 
+    *ret_policy = NULL;
     sl_diags_init(&diags, options.alloc);
-    if (sl_version_text_compile(text, name, &options, &policy, &diags)) {
-        policy = NULL;
+    err = sl_version_text_compile(text, name, &options, ret_policy, &diags);
+    if (err)
         summarize(&diags, why, why_size);
-    }
-    if (logged & (policy ? LOG_WARNINGS : LOG_ERRORS))
+    if (logged & (err ? LOG_ERRORS : LOG_WARNINGS))
         log_findings(source->config.log, &diags);
     sl_diags_fini(&diags);
-    return policy;
+    return err;
 }
 
 static void name_version(uint64_t number, char name[static VERSION_NAME_MAX])
@@ -208,8 +208,7 @@ static struct sl_policy *first_version(struct sl_source *source)
     if (err)
         return NULL;
     name_version(version.number, name);
-    policy = compile_version(source, &text, name, LOG_WARNINGS | LOG_ERRORS, why, sizeof why);
-    if (!policy) {
+    if (compile_version(source, &text, name, LOG_WARNINGS | LOG_ERRORS, &policy, why, sizeof why)) {
         sl_log(config->log, SL_LOG_ERROR, "%s of the policy, which was kept, is not valid any more", name);
         sl_version_text_free(&alloc, &text);
         return NULL;
@@ -381,17 +380,18 @@ enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version 
                               char *why, size_t why_size)
 {
     char name[VERSION_NAME_MAX], trigger[SL_COMMENT_MAX + SL_AUTHOR_MAX + 128];
-    enum sl_reload result = SL_RELOAD_FAILED;
+    enum sl_reload result;
     struct sl_policy *policy;
+    int err;
 
     name_version(version->number, name);
     write_trigger(version, trigger, sizeof trigger);
     pthread_mutex_lock(&source->lock);
-    policy = compile_version(source, text, name, LOG_WARNINGS | LOG_ERRORS, why, why_size);
-    if (policy)
-        result = swap(source, policy, trigger, why, why_size);
+    err = compile_version(source, text, name, LOG_WARNINGS | LOG_ERRORS, &policy, why, why_size);
+    result = err ? SL_RELOAD_FAILED : swap(source, policy, trigger, why, why_size);
     if (result == SL_RELOAD_FAILED) {
-        sl_log(source->config.log, SL_LOG_ERROR, "%s was not taken; the policy in force stays", trigger);
+        sl_log(source->config.log, SL_LOG_ERROR, "%s was not taken; the policy in force stays: %s", trigger, why);
+        result = err == SL_EPOLICY ? SL_RELOAD_FAILED : SL_RELOAD_SHORT;
     } else {
         remember_version(source, version, text);
         keep_version(source);
@@ -405,12 +405,13 @@ int sl_source_try(struct sl_source *source, const struct sl_version_text *text, 
                   size_t why_size)
 {
     struct sl_policy *policy;
+    int err;
 
     pthread_mutex_lock(&source->lock);
-    policy = compile_version(source, text, name, NO_LOG, why, why_size);
+    err = compile_version(source, text, name, NO_LOG, &policy, why, why_size);
     pthread_mutex_unlock(&source->lock);
     sl_policy_unref(policy);
-    return policy ? 0 : SL_EPOLICY;
+    return err;
 }
 
 struct sl_pointer sl_source_runs(struct sl_source *source)
@@ -467,8 +468,7 @@ static enum sl_reload rekey_version(struct sl_source *source, const char *trigge
     struct sl_policy *policy;
 
     name_version(source->version.number, name);
-    policy = compile_version(source, &source->version_text, name, NO_LOG, why, sizeof why);
-    if (policy)
+    if (compile_version(source, &source->version_text, name, NO_LOG, &policy, why, sizeof why) == 0)
         result = swap(source, policy, trigger, why, sizeof why);
     if (result == SL_RELOAD_FAILED)
         sl_log(source->config.log, SL_LOG_ERROR, "%s", why);

@@ -24,6 +24,7 @@ struct sl_source_config {
     const char *state_dir;   /* where the last good policy is kept; NULL: it is not */
     struct sl_secret secret; /* what policies are compiled under */
     bool has_store;          /* limits may be shared */
+    const char *region;      /* what policies are compiled for; NULL or "": none */
     /* Versions on this store come before the file; NULL: the file is all there is. */
     const struct sl_store_url *versions;
     const char *ns;
@@ -63,6 +64,7 @@ enum sl_reload {
     SL_RELOAD_DONE,
     SL_RELOAD_SAME,
     SL_RELOAD_FAILED,
+    SL_RELOAD_SHORT,   /* out of memory: nothing is wrong with it (sl_source_take) */
     SL_RELOAD_IGNORED, /* a version is in force: the file was not looked at */
 };
 

@@ -1,5 +1,7 @@
-/* Secrets that survive a restart: one for each store and namespace, for the owner's eyes alone. */
+/* Secrets and versions that survive a restart: one for each store and namespace, for the owner's eyes alone. */
 #include "base/err.h"
+#include "control/text.h"
+#include "policy/digest.h"
 #include "sluiced/keep.h"
 
 #include <setjmp.h>
@@ -151,6 +153,101 @@ static void damaged_ones_are_no_secret(void **state)
     assert_int_equal(secret.k0, 6);
 }
 
+/* ---- versions */
+
+static int keep_version(const char *ns, uint64_t number, const char *body, const char *keys)
+{
+    struct sl_store_url url = url_of("redis://h:1");
+    struct sl_alloc alloc = sl_alloc_system();
+    struct sl_pointer version = {.number = number};
+    struct sl_version_text text;
+    char why[256];
+    int err;
+
+    assert_int_equal(sl_version_text_make(&alloc, strlen(body), keys != NULL, keys ? strlen(keys) : 0, &text), 0);
+    memcpy(text.bytes, body, strlen(body));
+    if (keys)
+        memcpy(text.bytes + strlen(body) + 1, keys, strlen(keys));
+    assert_int_equal(sl_digest(text.body, text.body_len, text.keys, text.keys_len, version.hash), 0);
+    err = sl_keep_version(dir, &url, ns, &version, &text, why, sizeof why);
+    sl_version_text_free(&alloc, &text);
+    return err;
+}
+
+static int find_version(const char *ns, struct sl_pointer *version, struct sl_version_text *text)
+{
+    struct sl_store_url url = url_of("redis://h:1");
+    char why[512] = "";
+    int err = sl_keep_find_version(dir, &url, ns, version, text, why, sizeof why);
+
+    assert_int_equal(err && err != SL_ENOTFOUND, why[0] != '\0');
+    return err;
+}
+
+static void versions_are_found_as_they_were(void **state)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+    struct sl_version_text text;
+    struct sl_pointer version;
+
+    (void)state;
+    assert_int_equal(find_version("a", &version, &text), SL_ENOTFOUND);
+    assert_int_equal(keep_version("a", 7, "body\nof two lines\n", NULL), 0);
+    assert_int_equal(keep_version("b", 999999999999999, "x", "k,pro\n"), 0);
+    assert_int_equal(find_version("a", &version, &text), 0);
+    assert_int_equal(version.number, 7);
+    assert_string_equal(text.body, "body\nof two lines\n");
+    assert_null(text.keys);
+    sl_version_text_free(&alloc, &text);
+    assert_int_equal(find_version("b", &version, &text), 0);
+    assert_int_equal(version.number, 999999999999999);
+    assert_string_equal(text.keys, "k,pro\n");
+    sl_version_text_free(&alloc, &text);
+    /* Another one takes its place; an empty keys_file is not none. */
+    assert_int_equal(keep_version("b", 3, "y", ""), 0);
+    assert_int_equal(find_version("b", &version, &text), 0);
+    assert_int_equal(version.number, 3);
+    assert_non_null(text.keys);
+    assert_int_equal(text.keys_len, 0);
+    sl_version_text_free(&alloc, &text);
+}
+
+/* Cut short at every byte, and with every byte changed in turn: never a policy that was not kept. */
+static void damaged_ones_are_no_version(void **state)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+    struct sl_version_text text;
+    struct sl_pointer version;
+    char path[512], good[512], bad[512];
+    size_t len;
+    FILE *file;
+
+    (void)state;
+    keep_version("a", 7, "body", "keys");
+    only_file(path);
+    file = fopen(path, "r");
+    len = fread(good, 1, sizeof good, file);
+    fclose(file);
+    for (size_t i = 0; i < 2 * len; i++) {
+        size_t n = i < len ? i : len;
+        int err;
+
+        memcpy(bad, good, len);
+        if (i >= len)
+            bad[i - len] = (char)(bad[i - len] ^ 0x15);
+        file = fopen(path, "w");
+        assert_int_equal(fwrite(bad, 1, n, file), n);
+        fclose(file);
+        err = find_version("a", &version, &text);
+        if (err == 0) { /* the number is not part of the hash */
+            assert_string_equal(text.body, "body");
+            assert_string_equal(text.keys, "keys");
+            sl_version_text_free(&alloc, &text);
+        }
+        assert_true(err || i >= len);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +255,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_password_is_not_part_of_the_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_its_owner_may_read_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_ones_are_no_secret, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(versions_are_found_as_they_were, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(damaged_ones_are_no_version, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* Reloads: what cannot be put in force leaves the policy that is. */
 #include "limiter/limiter.h"
+#include "control/text.h"
 #include "sluiced/source.h"
 
 #include <setjmp.h>
@@ -229,12 +230,96 @@ static void what_cannot_be_compiled_waits_for_a_good_file(void **state)
     close_source(&f);
 }
 
+/* ---- versions of a store */
+
+static struct sl_version_text text_of(const char *body)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+    struct sl_version_text text;
+
+    assert_int_equal(sl_version_text_make(&alloc, strlen(body), false, 0, &text), 0);
+    memcpy(text.bytes, body, strlen(body));
+    return text;
+}
+
+static enum sl_reload take(struct fixture *f, uint64_t number, const char *body, char *why, size_t why_size)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+    struct sl_version version = {.number = number, .author = "ann", .comment = "why not"};
+    struct sl_version_text text = text_of(body);
+    enum sl_reload result;
+
+    memset(version.hash, 'a', SL_HASH_HEX);
+    result = sl_source_take(&f->source, &version, &text, why, why_size);
+    sl_version_text_free(&alloc, &text);
+    return result;
+}
+
+static void a_version_takes_the_place_of_the_file(void **state)
+{
+    struct fixture f;
+    char why[512] = "";
+
+    (void)state;
+    open_source(&f);
+    assert_int_equal(sl_source_runs(&f.source).number, 0);
+    assert_int_equal(take(&f, 3, TWO, why, sizeof why), SL_RELOAD_DONE);
+    assert_in_force(&f, "two");
+    assert_int_equal(sl_source_runs(&f.source).number, 3);
+    assert_true(was_logged(&f, "version 3 by ann (why not): policy"));
+    /* The file is not looked at any more, and another secret compiles the version. */
+    assert_int_equal(sl_source_reload(&f.source, "test", why, sizeof why), SL_RELOAD_IGNORED);
+    assert_non_null(strstr(why, "version 3"));
+    assert_int_equal(sl_source_rekey(&f.source, &another), SL_RELOAD_DONE);
+    assert_in_force(&f, "two");
+    assert_int_equal(f.keyed, 1);
+    /* The same text under another number is no reload, but another version. */
+    assert_int_equal(take(&f, 4, TWO, why, sizeof why), SL_RELOAD_SAME);
+    assert_int_equal(sl_source_runs(&f.source).number, 4);
+    close_source(&f);
+}
+
+static void a_version_that_is_not_valid_changes_nothing(void **state)
+{
+    struct fixture f;
+    char why[512] = "";
+
+    (void)state;
+    open_source(&f);
+    assert_int_equal(take(&f, 3, "version: 1\nlimits: [{name: a, rat: 1/s}]\n", why, sizeof why), SL_RELOAD_FAILED);
+    assert_non_null(strstr(why, "version 3:2:"));
+    assert_in_force(&f, "one");
+    assert_int_equal(sl_source_runs(&f.source).number, 0);
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_SAME); /* the file still counts */
+    close_source(&f);
+}
+
+/* Nothing is wrong with it: that must not be said of it. */
+static void a_version_without_memory_is_put_off(void **state)
+{
+    struct fixture f;
+    char why[512] = "";
+
+    (void)state;
+    open_source(&f);
+    exhausted = true;
+    assert_int_equal(take(&f, 3, TWO, why, sizeof why), SL_RELOAD_SHORT);
+    exhausted = false;
+    assert_in_force(&f, "one");
+    assert_int_equal(take(&f, 3, TWO, why, sizeof why), SL_RELOAD_DONE);
+    assert_in_force(&f, "two");
+    close_source(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_secret_compiles_the_policy_anew),
         cmocka_unit_test(a_file_broken_meanwhile_does_not_keep_a_secret_out),
         cmocka_unit_test(what_cannot_be_compiled_waits_for_a_good_file),
+        cmocka_unit_test(a_version_takes_the_place_of_the_file),
+        cmocka_unit_test(a_version_that_is_not_valid_changes_nothing),
+        cmocka_unit_test(a_version_without_memory_is_put_off),
         cmocka_unit_test(a_good_file_is_put_in_force),
         cmocka_unit_test(without_memory_the_old_policy_stays),
     };
