@@ -238,6 +238,10 @@ struct sluice_options {
      * this: then it succeeds all the same, decisions are degraded until the store is there, and the log says so.
      * SLUICE_NO_WAIT: not at all. At most 60,000. Default: 2,000. */
     int32_t store_wait_ms;
+
+    /* Where this instance is, [a-z0-9._-], at most 63 bytes: limits with `regions` count this region's share, in buckets of
+     * its own. Default: nowhere; such limits are counted whole, apart from the regions. */
+    const char *region;
 };
 
 #define SLUICE_NO_WAIT (-1)

@@ -6,8 +6,19 @@
 
 struct sl_policy_options cli_policy_options(struct sl_secret secret, bool has_store)
 {
-    return (struct sl_policy_options){
-        .secret = secret, .alloc = sl_alloc_system(), .has_store = has_store, .check_store = sl_store_url_check};
+    return (struct sl_policy_options){.secret = secret,
+                                      .alloc = sl_alloc_system(),
+                                      .has_store = has_store,
+                                      .check_store = sl_store_url_check,
+                                      .any_region = true};
+}
+
+int cli_check_region(const char *region)
+{
+    return !region || sl_region_is_valid(region)
+               ? 0
+               : cli_fail(CLI_USAGE, "--region: `%s`: a region is 1 to %d of a-z, 0-9, `.`, `_` and `-`", region,
+                          SLUICE_NAME_MAX - 1);
 }
 
 struct sl_policy *cli_load_policy(const char *path, const struct sl_policy_options *options)

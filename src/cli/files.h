@@ -7,8 +7,11 @@
 #include "policy/policy.h"
 #include "sluice/sluice.h"
 
-/* What policies are compiled with: for reading, `secret` may be zero. */
+/* What policies are compiled with: for reading, `secret` may be zero. For all regions; `region` may be set. */
 struct sl_policy_options cli_policy_options(struct sl_secret secret, bool has_store);
+
+/* For the option --region: 0, or a status after it has said what is wrong. NULL: not given. */
+int cli_check_region(const char *region);
 
 /* Loads a policy. Findings go to standard error when it fails. Returns a reference, or NULL. */
 struct sl_policy *cli_load_policy(const char *path, const struct sl_policy_options *options);

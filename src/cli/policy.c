@@ -18,6 +18,7 @@ struct policy_values {
     unsigned text;                      /* show */
     struct cli_store_options at;
     bool has_store; /* check */
+    char *region;
 };
 
 enum { TEXT_NONE, TEXT_POLICY, TEXT_KEYS };
@@ -26,7 +27,9 @@ static const char *const text_words[] = {[TEXT_NONE] = "none", [TEXT_POLICY] = "
 static int open_policy(const struct cli_call *call, const char *word, enum cli_status invalid,
                        struct cli_policy *ret_policy)
 {
-    return cli_policy_open(word, &((const struct policy_values *)call->values)->at, invalid, ret_policy);
+    const struct policy_values *values = (const struct policy_values *)call->values;
+
+    return cli_policy_open(word, &values->at, values->region, invalid, ret_policy);
 }
 
 /* ---- check ---- */
@@ -78,6 +81,7 @@ static bool check_one(const struct cli_call *call, const char *path, json_t *res
     struct sl_diags diags;
     bool good;
 
+    options.region = values->region;
     sl_diags_init(&diags, options.alloc);
     if (sl_policy_load(path, &options, &policy, &diags))
         policy = NULL;
@@ -98,6 +102,8 @@ static int run_check(const struct cli_call *call)
     bool good = true;
     int status = cli_read_store(values->at.store, &values->has_store);
 
+    if (!status)
+        status = cli_check_region(values->region);
     if (status)
         return status;
     results = call->values->json ? json_array() : NULL;
@@ -214,6 +220,13 @@ static int run_diff(const struct cli_call *call)
         .sentence = "look at the policy as a daemon with this --store does; the store is not asked"                    \
     }
 
+#define REGION_ROW                                                                                                     \
+    {                                                                                                                  \
+        .group = "Region", .name = "region", .type = SL_OPTION_TEXT, .offset = offsetof(struct policy_values, region), \
+        .argument = "NAME", .flags = SL_OPTION_FLAG_ONLY,                                                              \
+        .sentence = "look at the policy as a daemon with this --region does; without it limits are whole"              \
+    }
+
 #define VERSION_ROWS                                                                                             \
     CLI_STORE_ROWS(struct policy_values, "where @N and @current are; a file is looked at as a daemon with this " \
                                          "--store does; @/PATH reads it from a file")
@@ -226,11 +239,13 @@ static const struct sl_option check_rows[] = {
      .flags = SL_OPTION_FLAG_ONLY,
      .sentence = "a warning makes it not valid too"},
     STORE_ROW,
+    REGION_ROW,
     CLI_COMMON_ROWS(struct policy_values),
 };
-static const struct sl_option diff_rows[] = {VERSION_ROWS, CLI_COMMON_ROWS(struct policy_values)};
+static const struct sl_option diff_rows[] = {VERSION_ROWS, REGION_ROW, CLI_COMMON_ROWS(struct policy_values)};
 static const struct sl_option show_rows[] = {
     VERSION_ROWS,
+    REGION_ROW,
     CLI_COMMON_ROWS(struct policy_values),
     {.name = "text",
      .type = SL_OPTION_CHOICE,
@@ -244,6 +259,7 @@ static const struct sl_option show_rows[] = {
 static const struct sl_option explain_rows[] = {
     CLI_REQUEST_ROWS(struct policy_values),
     VERSION_ROWS,
+    REGION_ROW,
     {.name = "instances",
      .type = SL_OPTION_COUNT,
      .offset = offsetof(struct policy_values, instances),
@@ -279,13 +295,13 @@ const struct cli_command cli_policy_show = {
     .min_words = 1,
     .max_words = 1,
     .summary = "print a policy as it was understood",
-    .manual =
-        "Prints every limit with its effective rates (after defaults and ceiling), the layers, endpoints and tiers; of "
-        "a file, or\n"
-        "of a version on a store (@12, @current). With --text a version's text is printed as it was pushed.\n\n"
-        "  sluice policy show policy.yaml\n"
-        "  sluice policy show @current --store redis://cache\n"
-        "  sluice policy show @12 --text policy --store redis://cache > policy.yaml",
+    .manual = "Prints every limit with its effective rates (after defaults, ceiling and region), the layers, endpoints "
+              "and tiers; of "
+              "a file, or\n"
+              "of a version on a store (@12, @current). With --text a version's text is printed as it was pushed.\n\n"
+              "  sluice policy show policy.yaml\n"
+              "  sluice policy show @current --store redis://cache\n"
+              "  sluice policy show @12 --text policy --store redis://cache > policy.yaml",
     .rows = show_rows,
     .n_rows = sizeof show_rows / sizeof show_rows[0],
     .values_size = sizeof(struct policy_values),

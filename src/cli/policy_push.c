@@ -261,7 +261,7 @@ static int run_rollback(const struct cli_call *call)
     if (!status)
         status = choose_old(&job, &job.from);
     if (!status)
-        status = cli_policy_open_version(&job.store, job.from, CLI_NO, &job.next);
+        status = cli_policy_open_version(&job.store, job.from, NULL, CLI_NO, &job.next);
     if (!status)
         status = compare_and_push(&job);
     close_job(&job);

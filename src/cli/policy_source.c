@@ -33,7 +33,7 @@ void cli_policy_close(struct cli_policy *policy)
     *policy = (struct cli_policy){.policy = NULL};
 }
 
-int cli_policy_open_version(struct cli_store *store, uint64_t number, enum cli_status invalid,
+int cli_policy_open_version(struct cli_store *store, uint64_t number, const char *region, enum cli_status invalid,
                             struct cli_policy *ret_policy)
 {
     struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, true);
@@ -42,6 +42,7 @@ int cli_policy_open_version(struct cli_store *store, uint64_t number, enum cli_s
     char why[SL_CONTROL_WHY_MAX], name[40];
     enum sl_control outcome = cli_store_fetch(store, number, &found.version, &found.text, why, sizeof why);
 
+    options.region = region;
     if (outcome != SL_CONTROL_OK)
         return cli_store_fail(store, outcome, why);
     snprintf(name, sizeof name, "@%" PRIu64, found.version.number);
@@ -59,21 +60,21 @@ int cli_policy_open_version(struct cli_store *store, uint64_t number, enum cli_s
     return 0;
 }
 
-static int open_from_store(uint64_t number, const struct cli_store_options *options, enum cli_status invalid,
-                           struct cli_policy *ret_policy)
+static int open_from_store(uint64_t number, const struct cli_store_options *options, const char *region,
+                           enum cli_status invalid, struct cli_policy *ret_policy)
 {
     struct cli_store store;
     int status = cli_store_open(&store, options);
 
     if (status)
         return status;
-    status = cli_policy_open_version(&store, number, invalid, ret_policy);
+    status = cli_policy_open_version(&store, number, region, invalid, ret_policy);
     cli_store_close(&store);
     return status;
 }
 
-int cli_policy_open(const char *word, const struct cli_store_options *options, enum cli_status invalid,
-                    struct cli_policy *ret_policy)
+int cli_policy_open(const char *word, const struct cli_store_options *options, const char *region,
+                    enum cli_status invalid, struct cli_policy *ret_policy)
 {
     struct sl_policy_options policy_options;
     uint64_t number;
@@ -81,12 +82,16 @@ int cli_policy_open(const char *word, const struct cli_store_options *options, e
     int status;
 
     *ret_policy = (struct cli_policy){.policy = NULL};
+    status = cli_check_region(region);
+    if (status)
+        return status;
     if (cli_is_version(word, &number))
-        return open_from_store(number, options, invalid, ret_policy);
+        return open_from_store(number, options, region, invalid, ret_policy);
     status = cli_read_store(options->store, &has_store);
     if (status)
         return status;
     policy_options = cli_policy_options((struct sl_secret){0}, has_store);
+    policy_options.region = region;
     ret_policy->policy = cli_load_policy(word, &policy_options);
     return ret_policy->policy ? 0 : (int)invalid;
 }

@@ -14,13 +14,13 @@ struct cli_policy {
 /* "@12" or "@current" (*ret_number 0). Anything else is a file's name: false. */
 bool cli_is_version(const char *word, uint64_t *ret_number);
 
-/* Loads and compiles what `word` names; `options` says where the store is, when it is one of its versions. Findings go to
- * standard error when it fails. Returns 0, or a status after it has said what is wrong; `invalid` is the status for a policy
+/* Loads and compiles what `word` names, for a region (NULL: none); `options` says where the store is, when it is one of its
+ * versions. Findings go to standard error when it fails. Returns 0, or a status after it has said what is wrong; `invalid` is the status for a policy
  * with errors. */
-int cli_policy_open(const char *word, const struct cli_store_options *options, enum cli_status invalid,
-                    struct cli_policy *ret_policy);
+int cli_policy_open(const char *word, const struct cli_store_options *options, const char *region,
+                    enum cli_status invalid, struct cli_policy *ret_policy);
 /* The same for a version in a store that is open. */
-int cli_policy_open_version(struct cli_store *store, uint64_t number, enum cli_status invalid,
+int cli_policy_open_version(struct cli_store *store, uint64_t number, const char *region, enum cli_status invalid,
                             struct cli_policy *ret_policy);
 /* A file, with its texts. Findings go to standard error, warnings of a good one too. */
 int cli_policy_open_file(const char *path, struct cli_policy *ret_policy);

@@ -14,7 +14,7 @@
 
 struct replay_values {
     struct cli_common common;
-    char *policy, *compare, *verdicts;
+    char *policy, *compare, *verdicts, *region;
     unsigned format;
     uint64_t reorder_us, table_keys, top;
 };
@@ -74,6 +74,12 @@ static const struct sl_option replay_rows[] = {
      .max = UINT64_C(1) << 32,
      .flags = SL_OPTION_FLAG_ONLY,
      .sentence = "buckets there is room for at one time"},
+    {.name = "region",
+     .type = SL_OPTION_TEXT,
+     .offset = offsetof(struct replay_values, region),
+     .argument = "NAME",
+     .flags = SL_OPTION_FLAG_ONLY,
+     .sentence = "the logs are this region's: limits with `regions` are its shares; without it they are whole"},
     CLI_COMMON_ROWS(struct replay_values),
 };
 
@@ -172,6 +178,9 @@ static int run(const struct cli_call *call)
 
     if (!values->policy)
         return cli_fail(CLI_USAGE, "replay needs --policy FILE");
+    if (cli_check_region(values->region))
+        return CLI_USAGE;
+    policy_options.region = values->region;
     options.format = values->format;
     options.paths = (const char *const *)call->words;
     options.n_paths = call->n_words;

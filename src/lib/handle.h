@@ -13,7 +13,8 @@ struct sluice {
     struct sl_limiter *limiter;
     struct sl_tier *tier; /* NULL: the store is memory: */
     struct sl_completions completions;
-    sluice_log_fn *log; /* may be NULL */
+    char region[SLUICE_NAME_MAX]; /* what policies are compiled for; "": none */
+    sluice_log_fn *log;           /* may be NULL */
     void *log_ctx;
 };
 

@@ -39,6 +39,8 @@ static int check_options(const struct sluice_options *o, char *ret_why, size_t w
         return FAIL(SL_EINVALID, "exactly one of policy_file and policy_text must be given");
     if (!o->wall_us != !o->mono_us)
         return FAIL(SL_EINVALID, "wall_us and mono_us must be given together");
+    if (o->region && !sl_region_is_valid(o->region))
+        return FAIL(SL_EINVALID, "region: 1 to %d of a-z, 0-9, `.`, `_` and `-`", SLUICE_NAME_MAX - 1);
     return 0;
 }
 
@@ -78,6 +80,8 @@ static int make_handle(const struct sluice_options *o, const struct sl_alloc *al
     if (!handle)
         return FAIL(SL_ENOMEM, "%s", sl_err_text(SL_ENOMEM));
     *handle = (struct sluice){.alloc = *alloc, .log = o->log, .log_ctx = o->log_ctx};
+    if (o->region)
+        memcpy(handle->region, o->region, strlen(o->region) + 1); /* its length was checked */
     if (sl_limiter_new(table, policy, alloc, &handle->limiter) != 0) {
         sl_free(alloc, handle);
         return FAIL(SL_ENOMEM, "%s", sl_err_text(SL_ENOMEM));
@@ -102,7 +106,7 @@ static int open_alone(const struct sluice_options *o, const struct sl_alloc *all
 {
     const struct finding_sink sink = {
         .finding = o->finding, .finding_ctx = o->finding_ctx, .log = o->log, .log_ctx = o->log_ctx};
-    struct sl_policy_options options = {.alloc = *alloc, .has_store = has_store};
+    struct sl_policy_options options = {.alloc = *alloc, .has_store = has_store, .region = o->region};
     struct sl_table *table = NULL;
     struct sl_policy *policy = NULL;
     int err = open_table(o, alloc, &table, ret_why, why_size);

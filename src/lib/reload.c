@@ -18,8 +18,8 @@ static int put_in_force(struct sluice *handle, struct sl_policy *policy)
 static int reload_alone(struct sluice *handle, const struct policy_text *text, const struct finding_sink *sink,
                         struct sl_policy **ret_policy)
 {
-    const struct sl_policy_options options = {.secret = sl_table_secret(sl_limiter_table(handle->limiter)),
-                                              .alloc = handle->alloc};
+    const struct sl_policy_options options = {
+        .secret = sl_table_secret(sl_limiter_table(handle->limiter)), .alloc = handle->alloc, .region = handle->region};
     int err = sl_lib_compile(text, &options, sink, ret_policy, NULL, 0);
 
     return err != 0 ? err : put_in_force(handle, *ret_policy);
@@ -51,7 +51,7 @@ static int reload_shared(struct sluice *handle, struct policy_text *text, const 
                          struct sl_policy **ret_policy)
 {
     struct sl_tier *tier = handle->tier;
-    struct sl_policy_options options = {.alloc = handle->alloc, .has_store = true};
+    struct sl_policy_options options = {.alloc = handle->alloc, .has_store = true, .region = handle->region};
     struct sl_secret secret;
     int err;
 

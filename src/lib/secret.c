@@ -21,7 +21,8 @@ static int compile_kept(struct sl_tier *tier, const struct sl_secret *secret, bo
     struct sl_limiter *limiter = tier->handle->limiter;
     const struct sl_kept_text *kept = &tier->kept.text;
     const struct policy_text text = {.bytes = kept->bytes, .len = kept->len, .name = kept->name};
-    const struct sl_policy_options options = {.secret = *secret, .alloc = tier->alloc, .has_store = true};
+    const struct sl_policy_options options = {
+        .secret = *secret, .alloc = tier->alloc, .has_store = true, .region = tier->handle->region};
     struct sl_policy *policy, *old;
     int err = sl_lib_compile(&text, &options, NULL, &policy, why, why_size);
 

@@ -1,7 +1,8 @@
-/* Limits: effective rates under the ceiling, what coordination demands, seeds of their buckets. */
+/* Limits: effective rates, what coordination demands, seeds of their buckets. */
 #include "policy/compiled.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #define RATE_STEP \
@@ -9,57 +10,6 @@
 #define SPLIT_PARTS_MAX (1u << 20) /* of all limits of a policy and their rates: 64 MiB */
 
 /* ---- rates ------------------------------------------------------------------------------------------------------ */
-
-/* x < y as COUNT/PERIOD. */
-static bool rate_less(const struct sl_rate *x, const struct sl_rate *y)
-{
-    return (unsigned __int128)x->count * y->period_us < (unsigned __int128)y->count * x->period_us;
-}
-
-static uint32_t burst_of(const struct sl_rate_draft *rate)
-{
-    return rate->burst ? rate->burst : rate->rate.count;
-}
-
-static bool cap_bucket(const struct sl_policy *policy, struct sl_rate_draft *rate)
-{
-    bool capped = false;
-
-    if (burst_of(rate) > policy->ceiling_burst) {
-        rate->burst = policy->ceiling_burst;
-        capped = true;
-    } else {
-        rate->burst = burst_of(rate); /* of the rate as written, also when the ceiling's takes its place below */
-    }
-    if (rate_less(&policy->ceiling_rate, &rate->rate)) {
-        rate->rate = policy->ceiling_rate;
-        capped = true;
-    }
-    return capped;
-}
-
-/* COUNT <= floor(ceiling rate * PERIOD), at least 1, and <= the ceiling's burst. */
-static bool cap_window(const struct sl_policy *policy, struct sl_rate_draft *rate)
-{
-    unsigned __int128 most =
-        (unsigned __int128)policy->ceiling_rate.count * rate->rate.period_us / policy->ceiling_rate.period_us;
-
-    if (most > policy->ceiling_burst)
-        most = policy->ceiling_burst;
-    if (most < 1)
-        most = 1;
-    if (rate->rate.count <= most)
-        return false;
-    rate->rate.count = (uint32_t)most;
-    return true;
-}
-
-static bool cap_rate(const struct sl_policy *policy, const struct sl_limit *limit, struct sl_rate_draft *rate)
-{
-    if (!policy->has_ceiling || !(limit->per & SL_PER_KEY))
-        return false;
-    return sl_algorithm_is_bucket(limit->algorithm) ? cap_bucket(policy, rate) : cap_window(policy, rate);
-}
 
 static void compile_ceiling(struct sl_load *load)
 {
@@ -154,7 +104,20 @@ static bool store_log_too_long(const struct sl_load *load, const struct sl_limit
            limit->coordination != SL_COORD_LOCAL && rate->count > SL_LOG_COUNT_MAX_STORE;
 }
 
-/* A rate as written must be right by itself, whatever the ceiling makes of it. */
+/* A share of a shape is always one. */
+static void share_shape(uint32_t share_ppm, struct sl_shape *shape)
+{
+    bool bucket = sl_algorithm_is_bucket((enum sl_algorithm)shape->algorithm);
+    struct sl_rate_draft rate = {
+        .rate = {.kind = SL_RATE_LIMITED, .count = shape->count, .period_us = shape->period_us},
+        .burst = bucket ? shape->limit : 0};
+    const char *why;
+
+    sl_rate_share(share_ppm, bucket, &rate);
+    (void)sl_shape_init(shape, (enum sl_algorithm)shape->algorithm, &rate.rate, rate.burst, &why);
+}
+
+/* A rate as written must be right by itself, whatever ceiling and region make of it. */
 static bool compile_rate(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit,
                          const struct sl_rate_draft *written)
 {
@@ -176,13 +139,15 @@ static bool compile_rate(struct sl_load *load, const struct sl_limit_draft *draf
             SL_LOG_COUNT_MAX_STORE);
         return false;
     }
-    if (cap_rate(load->policy, limit, &rate)) {
+    if (sl_rate_cap(load->policy, limit, &rate)) {
         limit->capped = true;
         if (sl_shape_init(shape, limit->algorithm, &rate.rate, rate.burst, &why) != 0) {
             sl_limit_error(load, draft, field, "under the ceiling: %s", why);
             return false;
         }
     }
+    if (limit->region)
+        share_shape(limit->region->share_ppm, shape);
     limit->n_rates++;
     return true;
 }
@@ -200,6 +165,8 @@ static bool compile_rates(struct sl_load *load, struct sl_limit_draft *draft, st
         limit->capped = true;
         limit->algorithm = SL_TOKEN_BUCKET;
         limit->shapes[0] = policy->ceiling.shapes[0];
+        if (limit->region)
+            share_shape(limit->region->share_ppm, &limit->shapes[0]);
         limit->n_rates = 1;
     }
     if (limit->kind != SL_RATE_LIMITED)
@@ -242,52 +209,92 @@ int sl_shape_split(const struct sl_shape *shape, unsigned n, unsigned at, struct
                          ret_why);
 }
 
-/* The last part has the smallest COUNT, the first the largest burst. */
+/* Parts differ where COUNT's remainder ends, and the limit's. */
 static bool parts_are_legal(const struct sl_shape *shape, unsigned n, const char **ret_why)
 {
+    unsigned at[] = {0, shape->count % n, shape->limit % n, n - 1};
     struct sl_shape part;
 
-    for (unsigned at = 0; at < n; at++)
-        if (sl_shape_split(shape, n, at, &part, ret_why) != 0)
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        if (sl_shape_split(shape, n, at[i], &part, ret_why) != 0)
             return false;
     return true;
 }
 
-static void check_split(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit)
+/* Can `shape` be split? `where` is what an error begins with. */
+static bool check_split(struct sl_load *load, const struct sl_limit_draft *draft, const struct sl_limit *limit,
+                        const struct sl_shape *shape, const char *where)
 {
     uint32_t cost = largest_cost(load->policy, limit, load->policy->written[draft->index].endpoint_id);
     enum sl_limit_field field = draft->given.at[SL_LF_SPLIT] ? SL_LF_SPLIT : SL_LF_COORDINATION;
     unsigned n = sl_limit_n_parts(limit);
     const char *why;
 
-    for (unsigned i = 0; i < limit->n_rates; i++) {
-        const struct sl_shape *shape = &limit->shapes[i];
+    if (shape->limit < UINT64_C(10) * cost * n) {
+        sl_limit_error(load, draft, field,
+                       "%s%u split in %u leaves less than 10 times the largest cost, %u: it would reject early; "
+                       "use a larger burst, at most %u parts, or another coordination",
+                       where, shape->limit, n, cost, shape->limit / (10 * (cost ? cost : 1)));
+        return false;
+    }
+    if (shape->count < n || shape->limit < n) {
+        sl_limit_error(load, draft, field, "%sa %s of %u cannot be split in %u: every part needs at least 1", where,
+                       shape->count < n ? "COUNT" : "burst", shape->count < n ? shape->count : shape->limit, n);
+        return false;
+    }
+    if (!parts_are_legal(shape, n, &why)) {
+        sl_limit_error(load, draft, field, "%ssplit in %u: %s", where, n, why);
+        return false;
+    }
+    return true;
+}
 
-        if (shape->limit < UINT64_C(10) * cost * n) {
-            sl_limit_error(load, draft, field,
-                           "%u split in %u leaves less than 10 times the largest cost, %u: it would reject early; "
-                           "use a larger burst, at most %u parts, or another coordination",
-                           shape->limit, n, cost, shape->limit / (10 * (cost ? cost : 1)));
+static bool check_block(struct sl_load *load, const struct sl_limit_draft *draft, const struct sl_limit *limit,
+                        const struct sl_shape *shape, const char *where)
+{
+    if (limit->lease_block <= shape->limit)
+        return true;
+    sl_limit_error(load, draft, SL_LF_LEASE, "%sa block of %llu is more than the limit ever holds, %u", where,
+                   (unsigned long long)limit->lease_block, shape->limit);
+    return false;
+}
+
+static bool check_shape(struct sl_load *load, const struct sl_limit_draft *draft, const struct sl_limit *limit,
+                        const struct sl_shape *shape, const char *where)
+{
+    bool split = limit->coordination == SL_COORD_SPLIT && sl_limit_draft_knows(&load->draft, draft, SL_LF_SPLIT);
+
+    return (!split || check_split(load, draft, limit, shape, where)) && check_block(load, draft, limit, shape, where);
+}
+
+/* In every region, wherever this is: a policy is good for all of them, or for none. */
+static void check_shapes(struct sl_load *load, const struct sl_limit_draft *draft, const struct sl_limit *limit)
+{
+    bool regions = limit->n_regions && sl_limit_draft_knows(&load->draft, draft, SL_LF_REGIONS);
+    char where[SLUICE_NAME_MAX + 16];
+
+    for (unsigned i = 0; i < limit->n_rates; i++) {
+        struct sl_rate_draft rate = sl_limit_whole(load->policy, limit, i);
+        struct sl_shape whole, shape;
+        const char *why;
+
+        (void)sl_shape_init(&whole, limit->algorithm, &rate.rate, rate.burst, &why);
+        if (!check_shape(load, draft, limit, &whole, ""))
             return;
-        }
-        if (shape->count < n || shape->limit < n) {
-            sl_limit_error(load, draft, field, "a %s of %u cannot be split in %u: every part needs at least 1",
-                           shape->count < n ? "COUNT" : "burst", shape->count < n ? shape->count : shape->limit, n);
-            return;
-        }
-        if (!parts_are_legal(shape, n, &why)) {
-            sl_limit_error(load, draft, field, "split in %u: %s", n, why);
-            return;
+        for (unsigned k = 0; regions && k < limit->n_regions; k++) {
+            shape = whole;
+            share_shape(limit->regions[k].share_ppm, &shape);
+            snprintf(where, sizeof where, "in region `%s`, ", limit->regions[k].name);
+            if (!check_shape(load, draft, limit, &shape, where))
+                return;
         }
     }
-    if (load->n_parts <= SPLIT_PARTS_MAX && (load->n_parts += (size_t)n * limit->n_rates) > SPLIT_PARTS_MAX)
-        sl_limit_error(load, draft, field, "the limits of a policy are split in at most %u parts altogether",
-                       SPLIT_PARTS_MAX);
 }
 
 static void check_coordination(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit)
 {
     bool leasable = limit->algorithm == SL_TOKEN_BUCKET || limit->algorithm == SL_FIXED_WINDOW;
+    enum sl_limit_field field = draft->given.at[SL_LF_SPLIT] ? SL_LF_SPLIT : SL_LF_COORDINATION;
 
     if (!sl_limit_draft_knows(&load->draft, draft, SL_LF_COORDINATION) || limit->n_rates == 0)
         return;
@@ -296,15 +303,11 @@ static void check_coordination(struct sl_load *load, const struct sl_limit_draft
                        "`%s` works with token_bucket and fixed_window only, and limit `%s` is a %s",
                        sl_coordination_words[limit->coordination], draft->name ? draft->name : "",
                        sl_algorithm_name(limit->algorithm));
-    if (limit->coordination == SL_COORD_SPLIT && sl_limit_draft_knows(&load->draft, draft, SL_LF_SPLIT))
-        check_split(load, draft, limit);
-    if (limit->lease_block)
-        for (unsigned i = 0; i < limit->n_rates; i++)
-            if (limit->lease_block > limit->shapes[i].limit) {
-                sl_limit_error(load, draft, SL_LF_LEASE, "a block of %llu is more than the limit ever holds, %u",
-                               (unsigned long long)limit->lease_block, limit->shapes[i].limit);
-                return;
-            }
+    check_shapes(load, draft, limit);
+    if (limit->coordination == SL_COORD_SPLIT && load->n_parts <= SPLIT_PARTS_MAX &&
+        (load->n_parts += (size_t)sl_limit_n_parts(limit) * limit->n_rates) > SPLIT_PARTS_MAX)
+        sl_limit_error(load, draft, field, "the limits of a policy are split in at most %u parts altogether",
+                       SPLIT_PARTS_MAX);
 }
 
 /* ---- seeds ------------------------------------------------------------------------------------------------------ */
@@ -318,10 +321,10 @@ static void append(char *buf, size_t size, size_t *len, const char *text)
     *len += n;
 }
 
-/* Buckets are those of a name, an algorithm and a way of separating: what stays over a reload while these do. */
+/* Buckets are those of a name, an algorithm, a way of separating and a region: what stays over a reload while these do. */
 static void make_seeds(const struct sl_load *load, struct sl_limit *limit)
 {
-    char text[2 * SLUICE_NAME_MAX + SLUICE_LABELS_MAX * (SLUICE_LABEL_NAME_MAX + 1) + 8], per[2] = "";
+    char text[3 * SLUICE_NAME_MAX + SLUICE_LABELS_MAX * (SLUICE_LABEL_NAME_MAX + 1) + 8], per[2] = "";
     struct sl_secret seed;
     size_t len = 0;
 
@@ -331,7 +334,9 @@ static void make_seeds(const struct sl_load *load, struct sl_limit *limit)
     append(text, sizeof text, &len, per);
     for (unsigned i = 0; i < limit->n_per_labels; i++)
         append(text, sizeof text, &len, limit->per_labels[i]);
-    seed = sl_secret_derive(load->options->secret, "limit", text, len);
+    if (limit->region)
+        append(text, sizeof text, &len, limit->region->name);
+    seed = sl_secret_derive(load->options->secret, limit->region ? "limit in a region" : "limit", text, len);
     for (unsigned i = 0; i < SL_RATES_MAX; i++)
         limit->seeds[i] = (struct sl_hash128){seed.k0 + i * RATE_STEP, seed.k1};
 }
@@ -382,6 +387,8 @@ void sl_compile_limits(struct sl_load *load)
         struct sl_limit *limit = &policy->limits[i];
 
         copy_fields(load, draft, limit);
+        if (!sl_choose_region(load, limit))
+            return;
         policy->written[i].coordination_given = draft->given.at[SL_LF_COORDINATION] != NULL;
         draft->sound = compile_rates(load, draft, limit, &policy->written[i]);
         if (draft->sound)

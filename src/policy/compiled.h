@@ -15,7 +15,7 @@
 
 /* What the file said, where the compiled limit says something else. */
 struct sl_limit_written {
-    struct sl_rate_draft rates[SL_RATES_MAX]; /* before the ceiling; nodes are gone */
+    struct sl_rate_draft rates[SL_RATES_MAX]; /* before ceiling and region; nodes are gone */
     unsigned n_rates;
     uint32_t key_id, endpoint_id, tier_id, type_id; /* 0: any */
     uint64_t label_bits, exact_label_bits;          /* by number of the label's name */
@@ -38,6 +38,7 @@ struct sl_policy {
     bool has_store;
     char hash[65];
     char *file;
+    char *region; /* NULL: none */
     struct sl_door door;
 
     struct sl_limit *limits;
@@ -100,12 +101,35 @@ void sl_load_warning(struct sl_load *load, const struct sl_node *node, const cha
 void sl_compile_identity(struct sl_load *load);
 void sl_check_keys(struct sl_load *load);      /* keys of type address in their one spelling; dedicated keys */
 void sl_compile_names(struct sl_load *load);   /* layers, tiers, key types, labels, endpoints, keys; hashes */
-void sl_compile_limits(struct sl_load *load);  /* rates under the ceiling, coordination, seeds */
+void sl_compile_limits(struct sl_load *load);  /* rates under the ceiling and of the region, coordination, seeds */
 void sl_compile_shared(struct sl_load *load);  /* what a shared store needs; only without errors */
 void sl_check_limits(struct sl_load *load);    /* duplicate names and matchers, references */
 void sl_compile_index(struct sl_load *load);   /* the tables of resolution; only without errors */
 void sl_lint_settings(struct sl_load *load);   /* warnings about single settings */
 void sl_lint_resolution(struct sl_load *load); /* warnings about limits that compete; only without errors */
+
+/* What becomes of a rate as written, in this order: the ceiling caps it, the region takes its share. */
+/* Returns whether the ceiling changed it. */
+bool sl_rate_cap(const struct sl_policy *policy, const struct sl_limit *limit, struct sl_rate_draft *rate);
+/* COUNT and burst become floor(share x ...), at least 1, and the burst at most what so slow a rate fills in 100 years. */
+void sl_rate_share(uint32_t share_ppm, bool bucket, struct sl_rate_draft *rate);
+/* The whole limit, over all regions: a rate of a limit that has buckets, under the ceiling. */
+struct sl_rate_draft sl_limit_whole(const struct sl_policy *policy, const struct sl_limit *limit, unsigned rate_idx);
+
+/* What every region has of it: "60%", "33.3333%". */
+#define SL_SHARE_LINE_MAX 16
+void sl_share_line(uint32_t share_ppm, char buf[SL_SHARE_LINE_MAX]);
+
+/* What all regions that are named have together: at most COUNT and burst of the whole, but for shares below 1. */
+struct sl_region_sum {
+    uint64_t count, limit; /* limit: bursts of buckets, COUNT of windows */
+};
+void sl_sum_regions(const struct sl_limit *limit, const struct sl_rate_draft *whole, struct sl_region_sum *ret_sum);
+
+/* Chooses limit->region. False when memory ran out. */
+bool sl_choose_region(struct sl_load *load, struct sl_limit *limit);
+/* Warnings about `regions`: no region, one that is not named, shares below 1. */
+void sl_lint_regions(struct sl_load *load);
 
 /* Parts of a limit that is split. */
 #define SL_SPLIT_DEFAULT 4u

@@ -250,6 +250,18 @@ static bool read_share(struct sl_reader *r, const struct sl_node *value, uint32_
 
 #define REGIONS_MAX 64
 
+/* As --region takes them: another name could be no instance's. */
+static bool is_region(struct sl_reader *r, const struct sl_node *key)
+{
+    char quoted[SL_QUOTE_MAX];
+
+    if (!sl_read_is_text(r, key, NAME_BYTES))
+        return false;
+    return sl_text_is_name(key->text, key->len) ||
+           sl_read_error(r, key, "`%s` is not a name: use only a-z, 0-9, `.`, `_` and `-`",
+                         sl_text_quote(key->text, key->len, quoted));
+}
+
 static bool read_regions(struct sl_reader *r, const struct sl_node *value, const struct sl_field *field, void *target)
 {
     struct sl_regions_draft *regions = (void *)((char *)target + field->offset);
@@ -266,7 +278,7 @@ static bool read_regions(struct sl_reader *r, const struct sl_node *value, const
         struct sl_limit_region *region = &regions->list[regions->n];
         size_t base = sl_path_field(&r->path, member->key->text, member->key->len);
 
-        if (sl_read_is_text(r, member->key, NAME_BYTES) && read_share(r, member, &region->share_ppm)) {
+        if (is_region(r, member->key) && read_share(r, member, &region->share_ppm)) {
             region->name = sl_read_copy(r, member->key);
             sum += region->share_ppm;
             regions->n++;

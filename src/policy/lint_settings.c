@@ -6,8 +6,7 @@
 
 /* ---- what only a shared store can honour ------------------------------------------------------------------------ */
 
-static const enum sl_limit_field store_fields[] = {SL_LF_LEASE, SL_LF_SPLIT, SL_LF_SYNC, SL_LF_LOCAL_FACTOR,
-                                                   SL_LF_REGIONS};
+static const enum sl_limit_field store_fields[] = {SL_LF_LEASE, SL_LF_SPLIT, SL_LF_SYNC, SL_LF_LOCAL_FACTOR};
 
 /* `where` is a limit or the defaults; the values are the same, only the path differs. */
 static void lint_store_fields(struct sl_load *load, const struct sl_limit_draft *where, const char *path)
@@ -304,6 +303,7 @@ void sl_lint_settings(struct sl_load *load)
                 limit->given.at[SL_LF_KEY] ? limit->given.at[SL_LF_KEY]->column : 0, path, limit->key);
         }
     }
+    sl_lint_regions(load);
     lint_failure_modes(load);
     lint_tiers(load);
 }

@@ -117,7 +117,9 @@ static struct sl_policy *new_policy(const char *file, const struct sl_policy_opt
     sl_arena_init(&policy->arena, options->alloc);
     policy->has_store = options->has_store;
     policy->file = sl_arena_strndup(&policy->arena, file, strlen(file));
-    if (policy->file)
+    if (options->region && options->region[0])
+        policy->region = sl_arena_strndup(&policy->arena, options->region, strlen(options->region));
+    if (policy->file && (policy->region || !options->region || !options->region[0]))
         return policy;
     sl_policy_unref(policy);
     return NULL;
@@ -188,6 +190,11 @@ void sl_policy_unref(struct sl_policy *policy)
 const struct sl_door *sl_policy_door(const struct sl_policy *policy)
 {
     return &policy->door;
+}
+
+const char *sl_policy_region(const struct sl_policy *policy)
+{
+    return policy->region;
 }
 
 size_t sl_policy_n_limits(const struct sl_policy *policy)

@@ -80,10 +80,10 @@ struct sl_limit {
     enum sl_algorithm algorithm;
     enum sl_rate_kind kind; /* as written; see `capped` */
     bool capped;            /* the ceiling lowered it, or gave an unlimited one its rate */
-    unsigned n_rates;       /* effective rates, after the ceiling; 0 when unlimited or blocked */
+    unsigned n_rates;       /* effective rates, after ceiling and region; 0 when unlimited or blocked */
     struct sl_shape shapes[SL_RATES_MAX];
     struct sl_hash128
-        seeds[SL_RATES_MAX]; /* fingerprint of (name, algorithm, per, rate index) under the policy's secret */
+        seeds[SL_RATES_MAX]; /* fingerprint of (name, algorithm, per, region, rate index) under the policy's secret */
     /* the rest */
     int64_t cost; /* -1: not given */
     enum sl_mode mode;
@@ -97,6 +97,9 @@ struct sl_limit {
     double local_factor; /* reports only; 0: default; -1: per_instance */
     const struct sl_limit_region *regions;
     unsigned n_regions;
+    /* The share that counts here, and is in shapes and seeds. NULL without `regions`, and in a policy for no region: then
+     * shapes are the whole limit. Not one of `regions` where they do not name this region. */
+    const struct sl_limit_region *region;
     const char *note;
     /* NULL in a policy without a store, for limits without buckets and for coordination `local` */
     const struct sl_limit_shared *shared;
@@ -137,7 +140,14 @@ struct sl_policy_options {
     bool detached;
     const char *keys_text;
     size_t keys_len;
+    /* Where the instance is: limits with `regions` become this region's share, in buckets of their own. NULL or "": nowhere,
+     * and limits are whole. A region's name (sl_region_is_valid). */
+    const char *region;
+    bool any_region; /* no region, and on purpose: the policy is looked at for all. No warning that none is given */
 };
+
+/* [a-z0-9._-], at most 63. */
+bool sl_region_is_valid(const char *name);
 
 /* Compiles text (len bytes; `file` names it in findings and is the base of a relative keys_file, which is read
  * here). Returns 0 and a policy with one reference, or SL_EPOLICY with at least one error in `diags`, or
@@ -155,6 +165,8 @@ struct sl_policy *sl_policy_ref(struct sl_policy *policy);
 void sl_policy_unref(struct sl_policy *policy); /* accepts NULL */
 
 const struct sl_door *sl_policy_door(const struct sl_policy *policy);
+/* What it was compiled for; NULL: no region. */
+const char *sl_policy_region(const struct sl_policy *policy);
 size_t sl_policy_n_limits(const struct sl_policy *policy);
 const struct sl_limit *sl_policy_limit(const struct sl_policy *policy, size_t index); /* file order */
 /* The pseudo-limit that stands for unmatched requests under a ceiling; NULL when there is none. */

@@ -28,26 +28,62 @@ static struct sl_rate_draft written_rate(const struct sl_policy *policy, const s
     return policy->written[limit->index].rates[item->rate_idx];
 }
 
-/* What of this bucket the ceiling made smaller: "rate", "burst", "COUNT". */
-static json_t *cut_json(const struct sl_item *item, const struct sl_rate_draft *written)
+static uint32_t burst_of(const struct sl_rate_draft *rate)
 {
-    const struct sl_shape *shape = item->shape;
-    bool bucket = sl_algorithm_is_bucket((enum sl_algorithm)shape->algorithm);
+    return rate->burst ? rate->burst : rate->rate.count;
+}
+
+/* What the ceiling made smaller: "rate", "burst", "COUNT". */
+static json_t *cut_json(bool bucket, const struct sl_rate_draft *written, const struct sl_rate_draft *whole)
+{
     json_t *cut = json_array();
 
-    if (written->rate.kind != SL_RATE_LIMITED || shape->count != written->rate.count ||
-        shape->period_us != written->rate.period_us)
+    if (written->rate.kind != SL_RATE_LIMITED || whole->rate.count != written->rate.count ||
+        whole->rate.period_us != written->rate.period_us)
         json_array_append_new(cut, json_string(bucket ? "rate" : "COUNT"));
-    if (bucket && written->rate.kind == SL_RATE_LIMITED &&
-        shape->limit < (written->burst ? written->burst : written->rate.count))
+    if (bucket && written->rate.kind == SL_RATE_LIMITED && burst_of(whole) < burst_of(written))
         json_array_append_new(cut, json_string("burst"));
     return cut;
+}
+
+static bool is_named(const struct sl_limit *limit)
+{
+    return limit->region >= limit->regions && limit->region < limit->regions + limit->n_regions;
+}
+
+/* {"name","share","named","whole","bound","also"}: the share that counts here, of what, and what all regions have. */
+static json_t *region_json(const struct sl_item *item, const struct sl_rate_draft *whole)
+{
+    const struct sl_limit *limit = item->limit;
+    char share[SL_SHARE_LINE_MAX], text[SL_RATE_LINE_MAX], bound[SL_SENTENCE_MAX];
+    struct sl_region_sum sum;
+    json_t *object = json_object();
+
+    sl_share_line(limit->region->share_ppm, share);
+    sl_rate_line(&whole->rate, whole->burst, text);
+    sl_sum_regions(limit, whole, &sum);
+    snprintf(bound, sizeof bound,
+             "the shares of %u regions sum to %" PRIu64 " at once and %" PRIu64 " a PERIOD, of %" PRIu32 " and %" PRIu32
+             "%s",
+             limit->n_regions, sum.limit, sum.count, burst_of(whole), whole->rate.count,
+             is_named(limit) ? "" : "; this one comes on top");
+    json_object_set_new(object, "name", sl_json_optional(limit->region->name));
+    json_object_set_new(object, "share", json_string(share));
+    json_object_set_new(object, "named", json_boolean(is_named(limit)));
+    json_object_set_new(object, "whole", json_string(text));
+    json_object_set_new(object, "bound", json_string(bound));
+    json_object_set_new(
+        object, "also",
+        json_string("each region counts in buckets of its own, as exactly as below; one that is cut off "
+                    "keeps its share, and what one does not use no other gets"));
+    return object;
 }
 
 static void set_rates(const struct sl_policy *policy, const struct sl_item *item, json_t *object)
 {
     struct sl_rate_draft written = written_rate(policy, item);
-    json_t *cut = cut_json(item, &written);
+    struct sl_rate_draft whole = sl_limit_whole(policy, item->limit, item->rate_idx);
+    json_t *cut = cut_json(sl_algorithm_is_bucket((enum sl_algorithm)item->shape->algorithm), &written, &whole);
     char text[SL_RATE_LINE_MAX];
 
     sl_rate_line(&written.rate, written.burst, text);
@@ -56,6 +92,8 @@ static void set_rates(const struct sl_policy *policy, const struct sl_item *item
     json_object_set_new(object, "effective", json_string(text));
     json_object_set_new(object, "capped", json_boolean(json_array_size(cut) > 0));
     json_object_set_new(object, "cut", cut);
+    if (item->limit->region)
+        json_object_set_new(object, "region", region_json(item, &whole));
 }
 
 static void set_coordination(const struct sl_policy *policy, const struct sl_item *item, unsigned instances,
@@ -132,6 +170,16 @@ static void print_accuracy(const json_t *accuracy, FILE *out)
         fprintf(out, "\n           %s", sl_json_string_of(accuracy, "also"));
 }
 
+static void print_region(const json_t *region, FILE *out)
+{
+    if (!region)
+        return;
+    fprintf(out, "\n  region %s: %s of %s%s\n         %s\n         %s", sl_json_string_of(region, "name"),
+            sl_json_string_of(region, "share"), sl_json_string_of(region, "whole"),
+            json_is_true(json_object_get(region, "named")) ? "" : " (not named: the smallest share)",
+            sl_json_string_of(region, "bound"), sl_json_string_of(region, "also"));
+}
+
 void sl_print_bucket(const json_t *bucket, const char *kind, FILE *out)
 {
     const char *name = sl_json_string_of(bucket, "limit");
@@ -141,6 +189,7 @@ void sl_print_bucket(const json_t *bucket, const char *kind, FILE *out)
     print_ceiling(bucket, out);
     fputs(", per ", out);
     sl_print_value(out, json_object_get(bucket, "per"));
+    print_region(json_object_get(bucket, "region"), out);
     fprintf(out, "\n  cost %lld (from %s)\n  coordination %s",
             (long long)json_integer_value(json_object_get(bucket, "cost")), sl_json_string_of(bucket, "cost_from"),
             sl_json_string_of(bucket, "coordination"));

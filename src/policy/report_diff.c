@@ -62,7 +62,8 @@ static json_t *differing_fields(json_t *from, json_t *to)
 
 static bool same_buckets(const struct sl_limit *from, const struct sl_limit *to)
 {
-    if (from->algorithm != to->algorithm || from->per != to->per || from->n_per_labels != to->n_per_labels)
+    if (from->algorithm != to->algorithm || from->per != to->per || from->n_per_labels != to->n_per_labels ||
+        !from->region != !to->region || (from->region && strcmp(from->region->name, to->region->name) != 0))
         return false;
     for (unsigned i = 0; i < from->n_per_labels; i++)
         if (strcmp(from->per_labels[i], to->per_labels[i]) != 0)
@@ -87,7 +88,9 @@ static const char *state_line(const struct sl_limit *from, const struct sl_limit
     if (!from->n_rates)
         return "buckets begin full";
     if (!same_buckets(from, to))
-        return "other buckets from now on (algorithm or per differ): they begin full";
+        return "other buckets from now on (algorithm, per or region differ): they begin full";
+    if (!from->n_regions != !to->n_regions && !to->region && !from->region)
+        return "buckets keep their state where an instance has no region; in a region they are others, and begin full";
     if (same_shapes(from, to))
         return "buckets keep their state";
     if (from->n_rates != to->n_rates)

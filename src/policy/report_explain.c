@@ -318,6 +318,8 @@ json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct slui
         json_object_set_new(object, "endpoint", endpoint_json(&s));
         json_object_set_new(object, "tier", tier_json(&s));
         json_object_set(object, "layers", layers);
+        if (policy->region)
+            json_object_set_new(object, "region", json_string(policy->region));
         if (policy->has_store)
             json_object_set_new(object, "instances", json_integer(instances));
         json_object_set_new(object, "outcome", json_string(outcome_line(policy, r)));
@@ -374,6 +376,8 @@ void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_
     {
         print_layer(item, out);
     }
+    if (json_object_get(e, "region"))
+        fprintf(out, "region    %s\n", sl_json_string_of(e, "region"));
     if (json_object_get(e, "instances"))
         fprintf(out, "instances %lld\n", (long long)json_integer_value(json_object_get(e, "instances")));
     fprintf(out, "outcome   %s\n", sl_json_string_of(e, "outcome"));

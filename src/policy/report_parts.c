@@ -140,15 +140,10 @@ json_t *sl_limit_per_json(const struct sl_limit *limit)
 static json_t *regions_json(const struct sl_limit *limit)
 {
     json_t *regions = json_object();
-    char share[32];
+    char share[SL_SHARE_LINE_MAX];
 
     for (unsigned i = 0; i < limit->n_regions; i++) {
-        uint32_t ppm = limit->regions[i].share_ppm;
-
-        if (ppm % 10000)
-            snprintf(share, sizeof share, "%" PRIu32 ".%04" PRIu32 "%%", ppm / 10000, ppm % 10000);
-        else
-            snprintf(share, sizeof share, "%" PRIu32 "%%", ppm / 10000);
+        sl_share_line(limit->regions[i].share_ppm, share);
         json_object_set_new(regions, limit->regions[i].name, json_string(share));
     }
     return regions;
@@ -181,7 +176,7 @@ static void set_coordination(json_t *object, const struct sl_limit *limit)
 json_t *sl_limit_json(const struct sl_policy *policy, const struct sl_limit *limit)
 {
     json_t *object = json_object();
-    char percent[16];
+    char percent[16], share[SL_SHARE_LINE_MAX];
 
     json_object_set_new(object, "name", json_string(limit->name));
     json_object_set_new(object, "line", json_integer(limit->line));
@@ -193,6 +188,10 @@ json_t *sl_limit_json(const struct sl_policy *policy, const struct sl_limit *lim
         json_object_set_new(object, "rates", written_json(&policy->written[limit->index]));
     json_object_set_new(object, "effective", effective_json(limit));
     json_object_set_new(object, "capped", json_boolean(limit->capped));
+    if (limit->region) {
+        sl_share_line(limit->region->share_ppm, share);
+        json_object_set_new(object, "share", json_string(share));
+    }
     if (limit->cost >= 0)
         json_object_set_new(object, "cost", json_integer(limit->cost));
     json_object_set_new(object, "mode", json_string(sl_mode_words[limit->mode]));

@@ -139,6 +139,8 @@ json_t *sl_policy_show_json(const struct sl_policy *policy)
         json_array_append_new(limits, sl_limit_json(policy, &policy->limits[i]));
     json_object_set_new(show, "file", sl_json_optional(policy->file));
     json_object_set_new(show, "hash", json_string(policy->hash));
+    if (policy->region)
+        json_object_set_new(show, "region", json_string(policy->region));
     json_object_set_new(show, "identity", identity_json(&policy->door));
     json_object_set_new(show, "http", http_json(&policy->door));
     json_object_set_new(show, "tiers", tiers_json(policy));
@@ -156,12 +158,16 @@ json_t *sl_policy_show_json(const struct sl_policy *policy)
 static void print_limit(const struct sl_policy *policy, const struct sl_limit *limit, FILE *out)
 {
     json_t *match = sl_limit_match_json(limit);
-    char line[400];
+    char line[400], share[SL_SHARE_LINE_MAX];
 
     sl_limit_line(limit, line, sizeof line);
     fprintf(out, "  %-20s %s", limit->name, line);
     if (limit->capped)
         fputs(" (under the ceiling)", out);
+    if (limit->region) {
+        sl_share_line(limit->region->share_ppm, share);
+        fprintf(out, " (%s of it in region %s)", share, limit->region->name);
+    }
     if (limit->mode != SL_MODE_ENFORCE)
         fprintf(out, " [%s]", sl_mode_words[limit->mode]);
     fputs("\n    matches ", out);
@@ -194,6 +200,8 @@ void sl_policy_show_text(const struct sl_policy *policy, FILE *out)
 
     for (i = 0; i < sizeof members / sizeof *members; i++)
         print_member(out, show, members[i]);
+    if (policy->region)
+        print_member(out, show, "region");
     json_array_foreach(json_object_get(show, "endpoints"), i, endpoint)
     {
         fprintf(out, "%s  %-20s ", i ? "" : "endpoints\n", json_string_value(json_object_get(endpoint, "name")));

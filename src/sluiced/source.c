@@ -63,6 +63,7 @@ static struct sl_policy_options policy_options(const struct sl_source *source)
     return (struct sl_policy_options){.secret = source->config.secret,
                                       .alloc = sl_alloc_system(),
                                       .has_store = source->config.has_store,
+                                      .region = source->config.region,
                                       .check_store = sl_store_url_check};
 }
 

@@ -9,19 +9,35 @@ const struct sl_secret test_secret = {0x0123456789abcdefu, 0xfedcba9876543210u};
 
 static struct sl_policy_options options(bool has_store)
 {
-    return (struct sl_policy_options){.secret = test_secret, .alloc = sl_alloc_system(), .has_store = has_store};
+    return (struct sl_policy_options){
+        .secret = test_secret, .alloc = sl_alloc_system(), .has_store = has_store, .any_region = true};
+}
+
+static struct loaded load_as(const char *text, size_t len, const struct sl_policy_options *o)
+{
+    struct loaded loaded = {.policy = NULL};
+
+    sl_diags_init(&loaded.diags, sl_alloc_system());
+    loaded.rc = sl_policy_parse(text, len, "p.yaml", o, &loaded.policy, &loaded.diags);
+    assert_true(loaded.rc == 0 ? loaded.policy != NULL && loaded.diags.n_errors == 0
+                               : loaded.rc == SL_EPOLICY && !loaded.policy && loaded.diags.n_errors > 0);
+    return loaded;
 }
 
 static struct loaded load(const char *text, size_t len, bool has_store)
 {
     struct sl_policy_options o = options(has_store);
-    struct loaded loaded = {.policy = NULL};
 
-    sl_diags_init(&loaded.diags, sl_alloc_system());
-    loaded.rc = sl_policy_parse(text, len, "p.yaml", &o, &loaded.policy, &loaded.diags);
-    assert_true(loaded.rc == 0 ? loaded.policy != NULL && loaded.diags.n_errors == 0
-                               : loaded.rc == SL_EPOLICY && !loaded.policy && loaded.diags.n_errors > 0);
-    return loaded;
+    return load_as(text, len, &o);
+}
+
+struct loaded load_in_region(const char *text, const char *region)
+{
+    struct sl_policy_options o = options(true);
+
+    o.region = region;
+    o.any_region = false;
+    return load_as(text, strlen(text), &o);
 }
 
 struct loaded load_text(const char *text)

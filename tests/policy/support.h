@@ -19,10 +19,12 @@ struct loaded {
     struct sl_diags diags;
 };
 
-/* Compiles text as "p.yaml", without a store. Free with unload. */
+/* Compiles text as "p.yaml", without a store, for all regions. Free with unload. */
 struct loaded load_text(const char *text);
 struct loaded load_bytes(const char *text, size_t len);
 struct loaded load_with_store(const char *text);
+/* With a store, as an instance in this region does; NULL: in none. */
+struct loaded load_in_region(const char *text, const char *region);
 struct loaded load_file(const char *path);
 void unload(struct loaded *loaded);
 

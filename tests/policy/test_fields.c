@@ -192,6 +192,8 @@ static const struct wrong wrong_limits[] = {
     {"{name: a, rate: 1/s, warn_at: @101%}", "limits[0].warn_at", "1% ... 100%"},
     {"{name: a, rate: 1/s, regions: @[eu]}", "limits[0].regions", "expected a mapping"},
     {"{name: a, rate: 1/s, regions: {eu: @50}}", "limits[0].regions.eu", "60%"},
+    {"{name: a, rate: 1/s, regions: {@EU: 50%}}", "limits[0].regions.EU", "is not a name"},
+    {"{name: a, rate: 1/s, regions: {@\"\": 50%}}", "limits[0].regions.", "missing"},
     {"{name: a, rate: 1/s, regions: {eu: @0%}}", "limits[0].regions.eu", "above 0 %"},
     {"{name: a, rate: 1/s, regions: {eu: @100.1%}}", "limits[0].regions.eu", "up to 100 %"},
     {"{name: a, rate: 1/s, regions: @{eu: 60%, us: 40.0001%}}", "limits[0].regions", "sum to 100.0001 %"},

@@ -56,12 +56,12 @@ static void many_limits_without_a_failure_mode_are_summed_up(void **state)
 static void fields_that_need_a_store_say_so(void **state)
 {
     static const char *const fields[] = {"coordination: shared", "coordination: synced", "lease: {ttl: 1s}",
-                                         "local_factor: 3", "regions: {eu: 50%}"};
-    static const char *const names[] = {"coordination", "coordination", "lease", "local_factor", "regions"};
+                                         "local_factor: 3"};
+    static const char *const names[] = {"coordination", "coordination", "lease", "local_factor"};
     char text[300], field[60];
 
     (void)state;
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 4; i++) {
         snprintf(text, sizeof text, HEAD "limits: [{name: a, rate: 9/s, %s}]\n", fields[i]);
         snprintf(field, sizeof field, "limits[0].%s", names[i]);
         one_warning(text, 3, (unsigned)(33 + strlen(names[i])), field, "needs a shared store");

@@ -49,7 +49,8 @@ static const char everything[] = "version: 1\n"
 static bool load_failing_at(const char *text, bool has_store, size_t n, size_t *ret_calls)
 {
     struct failing f = {.fail_at = n};
-    struct sl_policy_options options = {.secret = test_secret, .alloc = {failing_realloc, &f}, .has_store = has_store};
+    struct sl_policy_options options = {
+        .secret = test_secret, .alloc = {failing_realloc, &f}, .has_store = has_store, .region = "none-of-these"};
     struct sl_policy *policy = NULL;
     struct sl_diags diags;
     int rc;
