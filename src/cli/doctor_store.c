@@ -165,6 +165,12 @@ static bool ask_integer(struct visit *visit, const struct sl_word *words, size_t
     return visit->result == SL_RESULT_OK;
 }
 
+/* A daemon with this user would not get at them either, and share nothing. */
+static bool closed_to_us(const struct visit *visit)
+{
+    return visit->result == SL_RESULT_NOPERM;
+}
+
 static void add_secret(struct visit *visit)
 {
     char key[KEY_MAX];
@@ -180,8 +186,8 @@ static void add_secret(struct visit *visit)
     else if (answered || visit->result == SL_RESULT_WRONGTYPE)
         doctor_add(visit->findings, "secret", DOCTOR_BAD, "the key %s holds something that is not ours", key);
     else
-        doctor_add(visit->findings, "secret", DOCTOR_ODD, "%s cannot be read: %s", key,
-                   sl_result_meaning(visit->result));
+        doctor_add(visit->findings, "secret", closed_to_us(visit) ? DOCTOR_BAD : DOCTOR_ODD, "%s cannot be read: %s",
+                   key, sl_result_meaning(visit->result));
 }
 
 static void add_instances(struct visit *visit)
@@ -197,7 +203,8 @@ static void add_instances(struct visit *visit)
         doctor_add(visit->findings, "instances", visit->integer > 0 ? DOCTOR_GOOD : DOCTOR_ODD,
                    "%" PRId64 " in namespace %s", visit->integer, visit->ns);
     else
-        doctor_add(visit->findings, "instances", visit->result == SL_RESULT_WRONGTYPE ? DOCTOR_BAD : DOCTOR_ODD,
+        doctor_add(visit->findings, "instances",
+                   closed_to_us(visit) || visit->result == SL_RESULT_WRONGTYPE ? DOCTOR_BAD : DOCTOR_ODD,
                    "%s cannot be read: %s", key, sl_result_meaning(visit->result));
 }
 

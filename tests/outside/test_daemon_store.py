@@ -394,6 +394,17 @@ def test_doctor_looks_at_a_store(start, redis):
     assert store.do("GET", SECRET) not in text
 
 
+def test_doctor_and_a_user_without_rights_to_the_namespace(redis):
+    store = redis().start()
+    store.do("ACL", "SETUSER", "other", "on", ">pass", "~other:*", "+@all")
+    url = f"redis+unix://other:pass@{store.socket}"
+    status, text = doctor("--store", url)
+    assert status == 1, text
+    for what in ("secret", "instances"):
+        assert re.search(rf"^bad +{what} +sluice:\{{fleet\}}:{what} cannot be read: the user may not do this", text, re.M), text
+    assert not re.search(r"^bad ", doctor("--store", url, "--namespace", "other")[1], re.M)
+
+
 def test_doctor_and_a_store_that_is_away_or_wants_a_password(redis):
     store = redis("--requirepass", "right-horse")
     status, text = doctor("--store", store.url)
