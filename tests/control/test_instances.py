@@ -4,8 +4,9 @@ import json
 import os
 
 import pytest
+from conftest import Command
 from fleet import outside
-from stores import Resp, until
+from stores import Cluster, Resp, Sentinels, until
 
 
 def limit(daemon, key="k"):
@@ -319,3 +320,18 @@ def test_a_daemon_ends_while_it_is_asked(fleet, redis, policy):
     one.signal(outside.signal.SIGTERM)
     assert one.wait() == 0
     connection.close()
+
+
+@pytest.mark.parametrize("kind", [Cluster, Sentinels])
+def test_stores_of_several_servers(fleet, policy, kind):
+    """All of the control plane's names are in one slot, and behind Sentinels its master is found."""
+    store = fleet.store(kind)
+    sluice = Command(store.url)
+    members = fleet.fleet(2, policy(100), store.url)
+    sluice("policy", "push", policy(200))
+    wait_limit(members, 200)
+    sluice("policy", "push", policy(300))
+    wait_limit(members, 300)
+    sluice("policy", "rollback")
+    wait_limit(members, 200)
+    until(lambda: [i["version"] for i in sluice.history()["instances"]] == [3] * 2, "the history tells what runs")
