@@ -84,7 +84,8 @@ static void check_policy(const struct sl_policy *policy)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char keys_file[] = "keys_file";
-    struct sl_policy_options options = {.secret = {1, 2}, .alloc = sl_alloc_system(), .has_store = size & 1};
+    struct sl_policy_options options = {
+        .secret = {1, 2}, .alloc = sl_alloc_system(), .has_store = size & 1, .region = size & 2 ? "eu" : NULL};
     struct sl_policy *policy = NULL;
     struct sl_diags diags;
     int rc;

@@ -88,6 +88,12 @@ static void bad_options_are_refused_with_a_reason(void **state)
     assert_int_equal(try_open(&bad, why), SLUICE_EINVALID);
     assert_non_null(strstr(why, "store_wait_ms"));
     bad = good;
+    bad.region = "EU";
+    assert_int_equal(try_open(&bad, why), SLUICE_EINVALID);
+    assert_non_null(strstr(why, "region"));
+    bad.region = "";
+    assert_int_equal(try_open(&bad, why), SLUICE_EINVALID);
+    bad = good;
     bad.struct_size = 0;
     assert_int_equal(try_open(&bad, why), SLUICE_EINVALID);
     assert_int_equal(sluice_open(&bad, NULL, NULL, 0), SLUICE_EINVALID); /* nobody wants the reason */
@@ -269,6 +275,28 @@ static void a_reload_is_whole_or_not_at_all(void **state)
     assert_int_equal(verdict.remaining, 16); /* the debt of 4 stays */
     assert_int_equal(sluice_stats(limiter, &stats, sizeof stats), 0);
     assert_int_equal(stats.reloads, 1);
+    sluice_close(&limiter);
+}
+
+#define DIVIDED(count) \
+    "version: 1\nlimits: [{name: a, rate: " count "/m, on_store_failure: local, regions: {eu: 60%, us: 40%}}]\n"
+
+static void a_region_has_its_share_also_after_a_reload(void **state)
+{
+    static const char next[] = DIVIDED("200");
+    uint64_t now_us = T0_US;
+    struct sluice_options options = options_for(DIVIDED("100"), &now_us);
+    char region[] = "us", why[SLUICE_WHY_MAX];
+    struct sluice *limiter;
+
+    (void)state;
+    options.region = region;
+    assert_int_equal(sluice_open(&options, &limiter, why, sizeof why), 0);
+    memset(region, 'x', 2); /* it was copied */
+    assert_int_equal(check_key(limiter, "k", 40).limit, 40);
+    assert_false(check_key(limiter, "k", 1).allowed);
+    assert_int_equal(sluice_reload_text(limiter, next, strlen(next), NULL, NULL, NULL), 0);
+    assert_int_equal(check_key(limiter, "k", 0).limit, 80);
     sluice_close(&limiter);
 }
 
@@ -552,6 +580,7 @@ int main(void)
         cmocka_unit_test(a_bad_request_is_explained),
         cmocka_unit_test(a_batch_is_decided_in_order_or_not_at_all),
         cmocka_unit_test(a_reload_is_whole_or_not_at_all),
+        cmocka_unit_test(a_region_has_its_share_also_after_a_reload),
         cmocka_unit_test(a_file_is_read_anew),
         cmocka_unit_test(warnings_go_to_the_callback_or_to_the_log),
         cmocka_unit_test(buckets_are_shown_and_reset),

@@ -59,6 +59,32 @@ static void a_check_asks_the_store_and_limiters_agree(void **state)
     sluice_close(&b);
 }
 
+#define DIVIDED "version: 1\nlimits: [{name: a, rate: 10/d, coordination: shared, regions: {eu: 60%, us: 40%}}]\n"
+
+/* Also for the one that finds another secret in the store and compiles its policy anew. */
+static void regions_count_apart_on_one_store(void **state)
+{
+    struct sluice_options options = shared_options(&store, DIVIDED);
+    struct sluice *eu, *us, *again;
+
+    (void)state;
+    options.region = "eu";
+    eu = open_with(&options);
+    again = open_with(&options);
+    options.region = "us";
+    us = open_with(&options);
+    assert_int_equal(check_key(eu, "one", 6).limit, 6);
+    assert_false(check_key(again, "one", 1).allowed);
+    assert_int_equal(check_key(us, "one", 0).remaining, 4);
+    assert_int_equal(check_key(us, "one", 4).source, SLUICE_SHARED);
+    assert_int_equal(sluice_reload_text(us, DIVIDED "# anew\n", sizeof DIVIDED "# anew\n" - 1, NULL, NULL, NULL), 0);
+    assert_int_equal(check_key(us, "one", 0).limit, 4);
+    assert_int_equal(check_key(us, "one", 0).remaining, 0);
+    sluice_close(&eu);
+    sluice_close(&us);
+    sluice_close(&again);
+}
+
 /* The store's rejection is remembered: a flood ends in the program. */
 static void a_known_rejection_does_not_ask_again(void **state)
 {
@@ -433,21 +459,14 @@ static void a_callback_may_ask_on_but_not_wait(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_check_asks_the_store_and_limiters_agree),
-        TEST(a_known_rejection_does_not_ask_again),
-        TEST(a_callback_comes_once_on_another_thread),
-        TEST(callbacks_admit_exactly_the_limit),
-        TEST(an_answer_at_once_calls_nobody),
-        TEST(a_poll_loop_takes_its_completions),
-        TEST(a_descriptor_asked_for_late_is_readable),
-        TEST(without_a_store_nothing_is_pending),
-        TEST(b142_a_batch_admits_exactly_the_limit),
-        TEST(b154_a_denial_charges_nothing_else),
-        TEST(buckets_of_the_store_are_shown_and_reset),
-        TEST(a_reset_forgets_a_known_rejection),
-        TEST(b98_a_reload_takes_effect_at_once_and_keeps_the_count),
-        TEST(b144_leased_tokens_are_returned_at_close),
-        TEST(a_callback_may_ask_on_but_not_wait),
+        TEST(a_check_asks_the_store_and_limiters_agree), TEST(regions_count_apart_on_one_store),
+        TEST(a_known_rejection_does_not_ask_again),      TEST(a_callback_comes_once_on_another_thread),
+        TEST(callbacks_admit_exactly_the_limit),         TEST(an_answer_at_once_calls_nobody),
+        TEST(a_poll_loop_takes_its_completions),         TEST(a_descriptor_asked_for_late_is_readable),
+        TEST(without_a_store_nothing_is_pending),        TEST(b142_a_batch_admits_exactly_the_limit),
+        TEST(b154_a_denial_charges_nothing_else),        TEST(buckets_of_the_store_are_shown_and_reset),
+        TEST(a_reset_forgets_a_known_rejection),         TEST(b98_a_reload_takes_effect_at_once_and_keeps_the_count),
+        TEST(b144_leased_tokens_are_returned_at_close),  TEST(a_callback_may_ask_on_but_not_wait),
     };
     return cmocka_run_group_tests(tests, start_store, end_store);
 }
