@@ -212,7 +212,8 @@ static void drop_keys(struct sl_net_uv *net, const struct sl_tls_options *option
     char text[OPTIONS_TEXT_MAX];
     unsigned i = find_keys(net, text_of(options, text, sizeof text));
 
-    if (net->keys[i].options && strcmp(net->keys[i].options, text) == 0)
+    if (net->keys[i].options && strcmp(net->keys[i].options, text) == 0 &&
+        net->net.now_us(net) - net->keys[i].made_us >= SL_NET_UV_KEYS_KEEP_US)
         drop_place(net, i);
 }
 
@@ -226,6 +227,7 @@ static struct sl_tls_keys *keys_for(struct sl_net_uv *net, const struct sl_tls_o
         return net->keys[i].keys;
     drop_place(net, i);
     net->keys[i].keys = sl_tls_keys_new(options, why, why_size);
+    net->keys[i].made_us = net->net.now_us(net);
     if (net->keys[i].keys)
         net->keys[i].options = sl_strndup(&net->alloc, text, strlen(text));
     if (!net->keys[i].options)

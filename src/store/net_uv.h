@@ -22,6 +22,7 @@
 #define SL_NET_UV_READ_SIZE 65536u
 #define SL_NET_UV_UNSENT_MAX (8u << 20)
 #define SL_NET_UV_KEYS_MAX 8u
+#define SL_NET_UV_KEYS_KEEP_US UINT64_C(10000000)
 
 struct sl_net_uv {
     struct sl_net net;
@@ -31,9 +32,10 @@ struct sl_net_uv {
     unsigned unlucky; /* dials given up before they opened: the next one begins with another address of the name */
     uint64_t seed;
     /* TLS contexts, by the options they were made of, written out; one whose handshake failed is made anew, from the
-     * files as they are then */
+     * files as they are then, but not while it is young: reading all of a system's certificates holds the loop up */
     struct {
         char *options; /* NULL: a free place */
+        uint64_t made_us;
         struct sl_tls_keys *keys;
     } keys[SL_NET_UV_KEYS_MAX];
     char *buf; /* SL_NET_UV_READ_SIZE, for reading; another as large for TLS behind it */
