@@ -80,7 +80,7 @@ uint64_t sl_fleet_id(const struct sl_fleet *fleet);
 void sl_fleet_forget(struct sl_fleet *fleet, struct sl_hash128 fp);
 
 struct sl_fleet_stats {
-    uint64_t near_rejected; /* rejected by pre-filter or deny cache: no network */
+    uint64_t near_rejected; /* rejected by pre-filter, lease or deny cache: no network */
     uint64_t leased;        /* bucket decisions out of leased tokens */
     uint64_t asked;         /* bucket decisions asked of the store */
     uint64_t operations;    /* groups sent: merged requests count once; refunds, renewals and returns count too */

@@ -365,12 +365,22 @@ static int finish(struct near *n, bool allowed, struct sluice_verdict *ret_verdi
     return SL_DECIDED;
 }
 
+/* And not a limit of the table alone. */
+static bool is_known_here(const struct near *n)
+{
+    for (unsigned i = 0; i < n->consult->n_items; i++)
+        if (n->parts[i].state == SL_PART_KNOWN && !n->parts[i].decision.allowed)
+            return true;
+    return false;
+}
+
 static int reject(struct near *n, struct sluice_verdict *ret_verdict, struct sl_report *report)
 {
+    if (is_known_here(n))
+        sl_fleet_add(n->fleet, SL_FC_NEAR_REJECTED, 1);
     undo_leased(n, 0, n->consult->n_items);
     leave_unasked(n, 0, n->consult->n_items);
     consult_dry(n, false);
-    sl_fleet_add(n->fleet, SL_FC_NEAR_REJECTED, 1);
     return finish(n, false, ret_verdict, report);
 }
 

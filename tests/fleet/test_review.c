@@ -234,6 +234,24 @@ static void test_blocked_requests_tell_nothing_of_the_store(void **state)
     fleet_close(&kit);
 }
 
+/* What the table alone rejects is no rejection of the shared tier. */
+static void test_local_rejections_are_not_counted_as_near_ones(void **state)
+{
+    static const char yaml[] = "limits:\n"
+                               "  - {name: a, rate: 3/100d, coordination: shared, local_factor: 1000}\n"
+                               "  - {name: t, layer: late, key_type: t, rate: 1/100d, coordination: local}\n";
+
+    (void)state;
+    open_fleet(yaml, 1);
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(check_type("t", "k", 1).verdict.allowed, i < 1);
+    assert_int_equal(fleet_stats(&kit.instances[0]).near_rejected, 0);
+    for (unsigned i = 0; i < 9; i++)
+        assert_int_equal(check_type("user", "k", 1).verdict.allowed, i < 3);
+    assert_int_equal(fleet_stats(&kit.instances[0]).near_rejected, 5);
+    fleet_close(&kit);
+}
+
 /* ---- failing memory */
 
 static void expect_no_empty_call(void)
@@ -753,6 +771,7 @@ int main(void)
         cmocka_unit_test(test_reports_tell_of_whole_split_limits),
         cmocka_unit_test(test_near_rejections_tell_of_whole_split_limits),
         cmocka_unit_test(test_blocked_requests_tell_nothing_of_the_store),
+        cmocka_unit_test(test_local_rejections_are_not_counted_as_near_ones),
         cmocka_unit_test(test_memory_fails_at_any_place_of_a_decision),
         cmocka_unit_test(test_dry_run_goes_on_without_memory),
         cmocka_unit_test(test_leased_dry_run_is_not_charged_for_a_rejection),
