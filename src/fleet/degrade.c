@@ -91,6 +91,8 @@ void sl_part_undo(struct sl_fleet *fleet, struct sl_part *part)
     if (part->state == SL_PART_LEASED) {
         sl_lease_put_back(fleet->leases, part->item.fp, part->item.cost, part->decision.now_us);
         part->telling.numbers.remaining += part->item.cost;
+        if (part->telling.numbers.remaining > part->telling.numbers.limit)
+            part->telling.numbers.remaining = part->telling.numbers.limit;
         part->state = SL_PART_KNOWN;
     } else if (part->state == SL_PART_DEGRADED) {
         sl_table_refund(table, sl_degraded_name(part->item.fp), &part->degraded, &part->decision);
