@@ -426,8 +426,10 @@ static void begin(struct near *n)
     n->table = n->fleet->limiter->table;
     n->instances = sl_fleet_instances(n->fleet);
     n->n_store = 0;
-    for (unsigned i = 0; i < n->consult->n_items + n->consult->n_dry; i++)
+    for (unsigned i = 0; i < n->consult->n_items; i++)
         begin_part(n, i);
+    for (unsigned i = 0; i < n->consult->n_dry; i++)
+        begin_part(n, n->consult->n_items + i);
 }
 
 /* Rejected whatever the buckets hold: those of the store are not asked about. */
