@@ -90,6 +90,7 @@ def test_b91_a_configmap_swap_is_noticed_each_time(start, tmp_path):
         publish(version)
         eventually(lambda: daemon.limit() == 100 + version, f"version {version} in force")
         shutil.rmtree(mount / f"..2026_01_0{version - 1}")
+    daemon.wait_log("is in force", 6)
     assert daemon.log.count("is in force") == 6
 
 
@@ -111,6 +112,7 @@ def test_b93_files_beside_the_policy_are_not_read(start, tmp_path):
     (tmp_path / "y.yaml").mkdir()
     rename_over(daemon.policy, with_rate("300/h"))
     eventually(lambda: daemon.limit() == 300, "the real change in force")
+    daemon.wait_log("is in force", 2)  # the line follows a moment after
     assert daemon.log.count("is in force") == 2
 
 

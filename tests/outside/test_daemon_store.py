@@ -113,7 +113,8 @@ def test_two_daemons_share_one_limit(start, redis):
 
 def test_daemons_that_start_together_on_an_empty_store_agree(start, redis):
     store = redis().start()
-    daemons = [start(SHARED, "--store", store.url, "--workers", "2", wait=False) for _ in range(4)]
+    first = start(SHARED, "--store", store.url, "--workers", "2", wait=False)
+    daemons = [first, *(start(first.policy, "--store", store.url, "--workers", "2", wait=False) for _ in range(3))]  # the file is not written again
     for daemon in daemons:
         eventually_shared(daemon.wait_ready())
     for daemon in daemons:
