@@ -9,10 +9,9 @@ import subprocess
 import pytest
 import yaml
 from conftest import SLUICED, TOP, call, clean_environment, eventually
+from prometheus_client import parser as plain
+from prometheus_client.openmetrics import parser as openmetrics
 from test_daemon_store import Redis
-
-openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
-plain = pytest.importorskip("prometheus_client.parser")
 
 OPEN = "application/openmetrics-text; version=1.0.0"
 RULES = os.path.join(TOP, "deploy/prometheus/sluice.rules.yaml")
