@@ -202,10 +202,10 @@ void sl_handle_readyz(struct sl_call *call, const struct sl_http_request *reques
     (void)request;
     if (atomic_load(&shared->draining))
         sl_problem(response, 503, "The daemon is stopping.", NULL);
+    else if (store_is_awaited(shared)) /* which is why it is not ready, if it is not */
+        sl_problem(response, 503, "The store has not been reached yet.", NULL);
     else if (!atomic_load(&shared->ready))
         sl_problem(response, 503, "The daemon is not ready yet.", NULL);
-    else if (store_is_awaited(shared))
-        sl_problem(response, 503, "The store has not been reached yet.", NULL);
     else
         say(response, "ready\n");
 }

@@ -10,10 +10,12 @@ def test_core_measures_every_subject_and_says_where(sluice):
     run = sluice("bench", "core", "--keys", "1000", "--rounds", "3", "--ms", "1", "--json")
     answer = json.loads(run.stdout)
     assert run.returncode == 0
-    assert set(answer["subjects"]) == {"floor", "hot", "rejected", "tenLimits", "tenThousandLimits", "batchFloor", "batch"}
+    assert set(answer["subjects"]) == {"floor", "hot", "rejected", "hotFollowed", "rejectedFollowed", "tenLimits", "tenLimitsFollowed",
+                                       "tenThousandLimits", "batchFloor", "batch"}
     for subject in answer["subjects"].values():
         assert len(subject["rounds"]) == 3 and subject["ns"] == sorted(subject["rounds"])[1] > 0
-    assert set(answer["ratios"]) == {"hotToFloor", "batchToFloor", "rejectedToAllowed", "tenThousandLimitsToTen"}
+    assert set(answer["ratios"]) == {"hotToFloor", "batchToFloor", "rejectedToAllowed", "tenThousandLimitsToTen", "hotFollowedToNot",
+                                     "rejectedFollowedToNot", "turnsFollowedToNot"}
     assert {"cpu", "cores", "kernel", "compiler", "version"} <= set(answer["machine"])
     text = sluice("bench", "core", "--keys", "1000", "--rounds", "1", "--ms", "1").stdout
     assert "hot key, allowed" in text and "rejection to acceptance" in text
