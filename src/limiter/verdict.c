@@ -170,8 +170,10 @@ static void report_told(const struct sl_item *item, const struct sl_decision *d,
         v->reset_at_ms = (int64_t)((d->now_us + 999) / 1000) + numbers->reset_after_ms;
     if (telling->how == SL_TOLD_UNKNOWN || telling->how == SL_TOLD_UNAVAILABLE)
         v->reset_at_ms = -1;
-    if (telling->how == SL_TOLD_UNAVAILABLE)
+    if (telling->how == SL_TOLD_UNAVAILABLE) {
         v->reason = SLUICE_REASON_STORE_UNAVAILABLE;
+        v->warning = false; /* nobody knows what is used */
+    }
 }
 
 void sl_bucket_verdict(const struct sl_item *item, const struct sl_decision *decision, const struct sl_name *names,

@@ -343,7 +343,8 @@ static void test_auto_leases_what_is_hot(void **state)
 static const char MODES[] =
     "limits:\n"
     "  - {name: open, key_type: o, rate: 40/h, burst: 40, coordination: shared, on_store_failure: open}\n"
-    "  - {name: closed, key_type: c, rate: 40/h, burst: 40, coordination: shared, on_store_failure: closed}\n"
+    "  - {name: closed, key_type: c, rate: 40/h, burst: 40, coordination: shared, on_store_failure: closed,"
+    " warn_at: 80%}\n"
     "  - {name: local, key_type: l, rate: 40/h, burst: 40, coordination: shared, on_store_failure: local}\n";
 
 static struct sluice_verdict check_type(struct instance *instance, const char *type, const char *key)
@@ -379,6 +380,7 @@ static void test_failure_modes(void **state)
         v = check_type(&kit.instances[0], "c", "k");
         assert_false(v.allowed);
         assert_int_equal(v.reason, SLUICE_REASON_STORE_UNAVAILABLE);
+        assert_false(v.warning);
         assert_true(v.retry_after_ms >= 1000);
     }
     for (unsigned i = 0; i < 60; i++) {
