@@ -72,7 +72,7 @@ class Redis:
         program = shutil.which("redis-server") or sys.exit("bench: redis-server is not installed")
         argv = [program, "--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no", "--dir", folder]
         argv += ["--loadmodule", os.path.abspath(args.module)]
-        self.process = subprocess.Popen(pinned(1, argv), stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(pinned(0, argv), stdout=subprocess.DEVNULL)
         end = time.monotonic() + 20
         while True:
             with contextlib.suppress(OSError):
