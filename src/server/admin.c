@@ -27,7 +27,8 @@ void sl_handle_reload(struct sl_call *call, const struct sl_http_request *reques
     }
     err = shared->hooks.reload(shared->hooks.ctx, why, sizeof why);
     if (err) {
-        sl_problem(response, err == SL_EBUSY ? 409 : 422, *why ? why : "The policy could not be loaded; the one in force stays.", NULL);
+        sl_problem(response, err == SL_EBUSY ? 409 : 422,
+                   *why ? why : "The policy could not be loaded; the one in force stays.", NULL);
         return;
     }
     policy = sl_limiter_policy(shared->limiter);

@@ -58,7 +58,8 @@ struct sl_shared {
     atomic_uint_fast64_t last_reload_s; /* Unix time; 0: none yet */
     atomic_bool last_reload_failed;
     atomic_uint_fast64_t reloads_ignored;
-    atomic_bool policy_from_store;       /* the policy has versions, and this is the number of the one in force; 0: the file */
+    atomic_bool
+        policy_from_store; /* the policy has versions, and this is the number of the one in force; 0: the file */
     atomic_uint_fast64_t policy_version;
     struct sl_service *const *services; /* every loop's, for metrics */
     unsigned n_services;
@@ -79,7 +80,7 @@ struct sl_service {
     struct sl_inquiry *decided, **last_decided; /* to be answered at the end of this turn */
     struct sl_inquiry *spare;
     unsigned n_spare;
-    size_t n_batched; /* verdicts in batches that are not answered */
+    size_t n_batched;       /* verdicts in batches that are not answered */
     struct sl_postbox post; /* what other threads do for requests of this loop */
 };
 
