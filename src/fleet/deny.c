@@ -2,6 +2,7 @@
 #include "fleet/deny.h"
 
 #include "base/err.h"
+#include "base/power.h"
 #include "fleet/lock.h"
 
 #include <assert.h>
@@ -38,18 +39,9 @@ struct sl_deny {
     struct sl_alloc alloc;
 };
 
-static size_t round_up(size_t n)
-{
-    size_t power = ENTRIES_MIN;
-
-    while (power < n && power < ENTRIES_MAX)
-        power *= 2;
-    return power;
-}
-
 int sl_deny_new(size_t entries, const struct sl_alloc *alloc, struct sl_deny **ret_deny)
 {
-    size_t n_sets = round_up(entries) / WAYS;
+    size_t n_sets = sl_power_of_two(entries, ENTRIES_MIN, ENTRIES_MAX) / WAYS;
     struct sl_deny *deny = sl_calloc(alloc, 1, sizeof *deny);
 
     if (!deny)
@@ -128,13 +120,7 @@ static void log_decision(const struct entry *e, uint64_t store_us, uint32_t cost
 }
 
 bool sl_deny_find(struct sl_deny *deny, struct sl_hash128 fp, const struct sl_shape *shape, uint64_t now_us,
-                  uint32_t cost, struct sl_decision *ret_decision)
-{
-    return sl_deny_find_young(deny, fp, shape, now_us, UINT64_MAX, cost, ret_decision);
-}
-
-bool sl_deny_find_young(struct sl_deny *deny, struct sl_hash128 fp, const struct sl_shape *shape, uint64_t now_us,
-                        uint64_t keep_us, uint32_t cost, struct sl_decision *ret_decision)
+                  uint64_t keep_us, uint32_t cost, struct sl_decision *ret_decision)
 {
     size_t at = set_of(deny, fp);
     struct entry *found, entry;

@@ -19,14 +19,10 @@ void sl_deny_free(struct sl_deny *deny); /* accepts NULL */
 
 /* True when a request of this cost is known to be rejected at now_us (our clock): *ret_decision is that rejection, on the
  * store's clock, for sl_decision_numbers. Requests cheaper than the one that was rejected, and cost 0, are never found:
- * the store decides them. */
+ * the store decides them. No rejection older than keep_us is believed: where others may give back what they had charged or
+ * leased, a bucket can have room before the time alone would make it. */
 bool sl_deny_find(struct sl_deny *deny, struct sl_hash128 fp, const struct sl_shape *shape, uint64_t now_us,
-                  uint32_t cost, struct sl_decision *ret_decision);
-
-/* The same, believing no rejection that is older than keep_us: where others may give back what they had charged or leased, a
- * bucket can have room before the time alone would make it. */
-bool sl_deny_find_young(struct sl_deny *deny, struct sl_hash128 fp, const struct sl_shape *shape, uint64_t now_us,
-                        uint64_t keep_us, uint32_t cost, struct sl_decision *ret_decision);
+                  uint64_t keep_us, uint32_t cost, struct sl_decision *ret_decision);
 
 /* The store has decided a request on this bucket that we asked at asked_us (our clock). A rejection that time will end is
  * remembered (of two, the one of the smaller cost; a later one of the same or a smaller cost replaces), an admission forgets.

@@ -2,6 +2,7 @@
 #include "fleet/lease_internal.h"
 
 #include "base/err.h"
+#include "base/power.h"
 #include "core/span.h"
 
 #define LEASES_MIN 64u
@@ -10,18 +11,9 @@
 
 /* ---- the table */
 
-static size_t round_up(size_t n)
-{
-    size_t power = LEASES_MIN;
-
-    while (power < n && power < LEASES_MAX)
-        power *= 2;
-    return power;
-}
-
 int sl_leases_new(size_t n, const struct sl_alloc *alloc, struct sl_leases **ret_leases)
 {
-    size_t n_sets = round_up(n) / SL_LEASE_WAYS;
+    size_t n_sets = sl_power_of_two(n, LEASES_MIN, LEASES_MAX) / SL_LEASE_WAYS;
     struct sl_leases *leases = sl_calloc(alloc, 1, sizeof *leases);
 
     if (!leases)

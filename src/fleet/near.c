@@ -76,8 +76,8 @@ static bool known(const struct near *n, const struct sl_part *part, struct sl_de
     bool leasing = shared->coordination != SL_COORD_SHARED && shared->coordination != SL_COORD_SPLIT;
     uint64_t keep_us = leasing && shared->lease_ttl_us < BELIEVED_US ? shared->lease_ttl_us : BELIEVED_US;
 
-    return sl_deny_find_young(n->fleet->deny, part->item.fp, part->item.shape, n->now_us, keep_us, part->item.cost,
-                              ret_decision);
+    return sl_deny_find(n->fleet->deny, part->item.fp, part->item.shape, n->now_us, keep_us, part->item.cost,
+                        ret_decision);
 }
 
 /* The wait of the store's last rejection, 0 when there is none. */

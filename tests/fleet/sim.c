@@ -284,7 +284,7 @@ static void request(struct sim *s, unsigned at, uint32_t cost)
         s->result.rejected++;
         break;
     case SL_LEASE_NONE:
-        if (sl_deny_find(i->deny, s->fp, &s->setup->shape, now_us, cost, &known))
+        if (sl_deny_find(i->deny, s->fp, &s->setup->shape, now_us, UINT64_MAX, cost, &known))
             s->result.rejected++;
         else
             send(s, at, ASK, cost, NULL);

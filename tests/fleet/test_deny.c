@@ -41,7 +41,7 @@ static bool is_denied(struct sl_deny *deny, const struct sl_shape *shape, uint64
 {
     struct sl_decision d;
 
-    return sl_deny_find(deny, fp, shape, now_us, cost, &d);
+    return sl_deny_find(deny, fp, shape, now_us, UINT64_MAX, cost, &d);
 }
 
 /* A request is found for as long as the store would reject it, to the microsecond, and with the store's own figures. */
@@ -59,7 +59,7 @@ static void a_rejection_is_known_until_it_is_over(void **state)
         sl_deny_learn(deny, fp, &b.shape, &d, OURS_US);
         for (end_us = 0; !bucket_look(&b, STORE_US + end_us, 2).allowed; end_us += 1000)
             if (end_us % 100000 == 0) {
-                assert_true(sl_deny_find(deny, fp, &b.shape, OURS_US + end_us, 2, &known));
+                assert_true(sl_deny_find(deny, fp, &b.shape, OURS_US + end_us, UINT64_MAX, 2, &known));
                 d = bucket_look(&b, STORE_US + end_us, 2);
                 right = bucket_numbers(&b, &d);
                 told = bucket_numbers(&b, &known);
@@ -217,7 +217,7 @@ static void the_one_that_ends_soonest_makes_room(void **state)
     for (uint64_t i = 0; i < 1000; i++) {
         struct sl_shape shape = world_shape(SL_TOKEN_BUCKET, "10/10s", 0);
 
-        if (sl_deny_find(deny, (struct sl_hash128){i << 32, 1}, &shape, OURS_US, 10, &known))
+        if (sl_deny_find(deny, (struct sl_hash128){i << 32, 1}, &shape, OURS_US, UINT64_MAX, 10, &known))
             assert_int_equal(i % 10, 9); /* ten tokens: the longest wait */
     }
     assert_int_equal(sl_deny_count(deny, OURS_US + 60 * SECOND), 0);
@@ -249,7 +249,7 @@ static void it_agrees_with_core(void **state)
         wait_us = world_below(&seed, 2 * (shape.cap_us + shape.period_us));
         cost += (uint32_t)world_below(&seed, shape.limit - cost + 1);
         sl_decide(&shape, s, STORE_US + wait_us, cost, &now);
-        if (sl_deny_find(deny, fp, &shape, OURS_US + wait_us, cost, &known)) {
+        if (sl_deny_find(deny, fp, &shape, OURS_US + wait_us, UINT64_MAX, cost, &known)) {
             denied++;
             assert_false(now.allowed);
             assert_memory_equal(&known.before, &now.before, sizeof now.before);
@@ -272,7 +272,7 @@ static void a_slower_clock_is_rejected_too(void **state)
 
     (void)state;
     sl_deny_learn(deny, fp, &b.shape, &d, OURS_US);
-    assert_true(sl_deny_find(deny, fp, &b.shape, OURS_US - 50, 1, &known));
+    assert_true(sl_deny_find(deny, fp, &b.shape, OURS_US - 50, UINT64_MAX, 1, &known));
     assert_int_equal(known.now_us, STORE_US);
     sl_deny_free(deny);
 }
@@ -286,8 +286,8 @@ static void an_old_rejection_is_not_believed(void **state)
 
     (void)state;
     sl_deny_learn(deny, fp, &b.shape, &d, OURS_US);
-    assert_true(sl_deny_find_young(deny, fp, &b.shape, OURS_US + SECOND, SECOND, 1, &known));
-    assert_false(sl_deny_find_young(deny, fp, &b.shape, OURS_US + SECOND + 1, SECOND, 1, &known));
+    assert_true(sl_deny_find(deny, fp, &b.shape, OURS_US + SECOND, SECOND, 1, &known));
+    assert_false(sl_deny_find(deny, fp, &b.shape, OURS_US + SECOND + 1, SECOND, 1, &known));
     assert_true(is_denied(deny, &b.shape, OURS_US + SECOND + 1, 1));
     sl_deny_free(deny);
 }
@@ -311,7 +311,7 @@ static void *hammer(void *arg)
             sl_deny_forget(arg, some);
             break;
         default:
-            if (sl_deny_find(arg, some, &b.shape, OURS_US, 3, &known) && (known.allowed || known.cost != 3))
+            if (sl_deny_find(arg, some, &b.shape, OURS_US, UINT64_MAX, 3, &known) && (known.allowed || known.cost != 3))
                 return arg; /* torn */
         }
     }
