@@ -268,6 +268,35 @@ unsigned fleet_admitted(struct instance *instance, const char *key, const char *
     return allowed;
 }
 
+static void on_bucket(void *ctx, const struct sl_bucket_info *info)
+{
+    ((struct found *)ctx)->remaining = info->numbers.remaining;
+}
+
+static void on_inspected(void *ctx, size_t n, size_t unknown)
+{
+    struct found *found = ctx;
+
+    found->n = n;
+    found->unknown = unknown;
+    found->done = true;
+}
+
+static bool is_found(void *ctx)
+{
+    return ((struct found *)ctx)->done;
+}
+
+struct found fleet_look(struct instance *instance, const struct sluice_request *request, bool reset)
+{
+    struct found found = {.remaining = -1};
+    struct sl_lane_visitor visitor = {on_bucket, on_inspected, &found};
+
+    assert_int_equal(sl_lane_inspect(instance->lane, request, reset, &visitor, NULL, NULL), 0);
+    assert_true(fleet_wait(instance->kit, is_found, &found));
+    return found;
+}
+
 struct sl_fleet_stats fleet_stats(struct instance *instance)
 {
     struct sl_fleet_stats stats;

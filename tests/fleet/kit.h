@@ -70,6 +70,14 @@ struct sluice_verdict fleet_check(struct instance *instance, const char *key, co
 /* How many of m requests, one after another, are allowed. */
 unsigned fleet_admitted(struct instance *instance, const char *key, const char *scope, unsigned m);
 
+/* What a look at a key's buckets, or their reset, has found. */
+struct found {
+    size_t n, unknown;
+    int64_t remaining; /* of the last bucket; -1: there was none */
+    bool done;
+};
+struct found fleet_look(struct instance *instance, const struct sluice_request *request, bool reset);
+
 struct sl_fleet_stats fleet_stats(struct instance *instance);
 
 #endif

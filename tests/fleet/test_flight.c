@@ -464,40 +464,11 @@ static void test_a_reload_overtakes_a_flight(void **state)
     fleet_close(&kit);
 }
 
-struct found {
-    size_t n, unknown;
-    int64_t remaining;
-    bool done;
-};
-
-static void on_bucket(void *ctx, const struct sl_bucket_info *info)
-{
-    ((struct found *)ctx)->remaining = info->numbers.remaining;
-}
-
-static void on_inspected(void *ctx, size_t n, size_t unknown)
-{
-    struct found *found = ctx;
-
-    found->n = n;
-    found->unknown = unknown;
-    found->done = true;
-}
-
-static bool is_found(void *ctx)
-{
-    return ((struct found *)ctx)->done;
-}
-
 static struct found look_in(const char *key, bool reset)
 {
     struct sluice_request request = fleet_request(key, NULL, 1);
-    struct found found = {.remaining = -1};
-    struct sl_lane_visitor visitor = {on_bucket, on_inspected, &found};
 
-    assert_int_equal(sl_lane_inspect(kit.instances[0].lane, &request, reset, &visitor, NULL, NULL), 0);
-    assert_true(fleet_wait(&kit, is_found, &found));
-    return found;
+    return fleet_look(&kit.instances[0], &request, reset);
 }
 
 static void test_looks_in_and_resets_in_the_store(void **state)

@@ -372,38 +372,12 @@ static void test_a_lease_does_not_move_to_another_store(void **state)
     redis_stop(&other);
 }
 
-struct found {
-    size_t n, unknown;
-    int64_t remaining;
-    bool done;
-};
-
-static void on_bucket(void *ctx, const struct sl_bucket_info *info)
-{
-    ((struct found *)ctx)->remaining = info->numbers.remaining;
-}
-
-static void on_inspected(void *ctx, size_t n, size_t unknown)
-{
-    struct found *found = ctx;
-
-    found->n = n;
-    found->unknown = unknown;
-    found->done = true;
-}
-
-static bool is_found(void *ctx)
-{
-    return ((struct found *)ctx)->done;
-}
-
 /* Only buckets of the key lie in the key's own store. */
 static void test_looks_for_an_address_in_the_main_store(void **state)
 {
     struct redis other = redis_start(NULL);
     struct sluice_request request = fleet_request("whale", NULL, 10);
-    struct sl_lane_visitor visitor = {.bucket = on_bucket, .done = on_inspected};
-    struct found found = {.remaining = -1};
+    struct found found;
     struct decided decided;
     char yaml[512];
 
@@ -419,9 +393,7 @@ static void test_looks_for_an_address_in_the_main_store(void **state)
     fleet_finish(&kit, &decided);
     assert_int_equal(decided.verdict.remaining, 30);
     assert_int_equal(redis_integer(other.c, "DBSIZE"), 0);
-    visitor.ctx = &found;
-    assert_int_equal(sl_lane_inspect(kit.instances[0].lane, &request, false, &visitor, NULL, NULL), 0);
-    assert_true(fleet_wait(&kit, is_found, &found));
+    found = fleet_look(&kit.instances[0], &request, false);
     assert_int_equal(found.n, 1);
     assert_int_equal(found.remaining, 30);
     fleet_close(&kit);
@@ -729,8 +701,6 @@ static unsigned random_below(unsigned n)
 static void test_reloads_resets_and_failing_memory_in_flight(void **state)
 {
     struct sluice_request request;
-    struct sl_lane_visitor visitor = {.bucket = on_bucket, .done = on_inspected};
-    struct found found;
 
     (void)state;
     open_failing(ALL_SORTS);
@@ -746,13 +716,8 @@ static void test_reloads_resets_and_failing_memory_in_flight(void **state)
                 fleet_turn(&kit);
             if (random_below(500) == 0)
                 fleet_reload(&kit, random_below(2) ? ALL_SORTS : OTHER_SORTS);
-            if (random_below(500) == 0) {
-                found = (struct found){0};
-                visitor.ctx = &found;
-                assert_int_equal(
-                    sl_lane_inspect(kit.instances[0].lane, &request, random_below(2), &visitor, NULL, NULL), 0);
-                assert_true(fleet_wait(&kit, is_found, &found));
-            }
+            if (random_below(500) == 0)
+                fleet_look(&kit.instances[0], &request, random_below(2));
         }
         for (unsigned i = 0; i < 2000; i++)
             fleet_finish(&kit, &flying[i]);
