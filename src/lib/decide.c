@@ -18,7 +18,7 @@ static int check_shared(struct sl_tier *tier, const struct sluice_request *reque
     sl_tier_tend(tier);
     if (result != SL_PENDING)
         return result;
-    sl_flying_send(tier, &flying);
+    sl_flying_send(tier, &flying, 1);
     sl_flying_wait(tier, &flying, 1, &wait);
     return 0;
 }
@@ -65,9 +65,7 @@ static int batch_shared(struct sluice *limiter, const struct sluice_request *req
     for (size_t i = 0; i < n; i++)
         if (sl_flying_begin(tier, &requests[i], &ret_verdicts[i], &wait, &flying[i]) != SL_PENDING)
             sl_wait_done(&wait);
-    for (size_t i = 0; i < n; i++)
-        if (flying[i].flight)
-            sl_flying_send(tier, &flying[i]);
+    sl_flying_send(tier, flying, n);
     sl_tier_tend(tier);
     sl_flying_wait(tier, flying, n, &wait);
     sl_free(&limiter->alloc, flying);

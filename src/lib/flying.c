@@ -36,16 +36,33 @@ int sl_flying_begin(struct sl_tier *tier, const struct sluice_request *request, 
     return sl_fleet_begin(tier->fleet, request, ret_verdict, NULL, NULL, NULL, on_waited, wait, &ret_flying->flight);
 }
 
-void sl_flying_send(struct sl_tier *tier, struct sl_flying *flying)
+static void give_up(struct sl_flying *flying)
 {
-    if (!board(tier)) {
-        sl_flight_give_up(flying->flight);
-        flying->flight = NULL;
-    } else if (!sl_tier_post(tier, &flying->ticket)) {
-        atomic_fetch_sub(&tier->pending, 1);
-        sl_flight_give_up(flying->flight);
-        flying->flight = NULL;
+    sl_flight_give_up(flying->flight);
+    flying->flight = NULL;
+}
+
+void sl_flying_send(struct sl_tier *tier, struct sl_flying *flying, size_t n)
+{
+    struct sl_ticket *first = NULL, **end = &first;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!flying[i].flight)
+            continue;
+        if (board(tier)) {
+            *end = &flying[i].ticket;
+            end = &flying[i].ticket.next;
+        } else {
+            give_up(&flying[i]);
+        }
     }
+    if (!first || sl_tier_post(tier, first))
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (flying[i].flight) {
+            atomic_fetch_sub(&tier->pending, 1);
+            give_up(&flying[i]);
+        }
 }
 
 /* The lane keeps the deadline of what it has begun. What it has not even begun by then (the background thread gets no

@@ -14,8 +14,8 @@ struct sl_flying {
 int sl_flying_begin(struct sl_tier *tier, const struct sluice_request *request, struct sluice_verdict *ret_verdict,
                     struct sl_wait *wait, struct sl_flying *ret_flying);
 
-/* Sends it, or decides it at once where there is no room. */
-void sl_flying_send(struct sl_tier *tier, struct sl_flying *flying);
+/* Sends those of n that are pending, in one turn of the loop, or decides them at once where there is no room. */
+void sl_flying_send(struct sl_tier *tier, struct sl_flying *flying, size_t n);
 
 /* Waits until n of them, sent or decided, are done; they may be in any state. */
 void sl_flying_wait(struct sl_tier *tier, struct sl_flying *flying, size_t n, struct sl_wait *wait);

@@ -13,19 +13,28 @@ void sl_mailbox_fini(struct sl_mailbox *mailbox)
     pthread_mutex_destroy(&mailbox->lock);
 }
 
-bool sl_mailbox_post(struct sl_mailbox *mailbox, struct sl_ticket *ticket, bool *ret_wake)
+static void append(struct sl_mailbox *mailbox, struct sl_ticket *ticket)
+{
+    ticket->posted = true;
+    ticket->next = NULL;
+    ticket->prev = mailbox->last;
+    *(mailbox->last ? &mailbox->last->next : &mailbox->first) = ticket;
+    mailbox->last = ticket;
+}
+
+bool sl_mailbox_post(struct sl_mailbox *mailbox, struct sl_ticket *chain, bool *ret_wake)
 {
     bool open;
 
     pthread_mutex_lock(&mailbox->lock);
     open = !mailbox->closed;
-    if (open) {
+    if (open)
         *ret_wake = !mailbox->first;
-        ticket->posted = true;
-        ticket->next = NULL;
-        ticket->prev = mailbox->last;
-        *(mailbox->last ? &mailbox->last->next : &mailbox->first) = ticket;
-        mailbox->last = ticket;
+    while (open && chain) {
+        struct sl_ticket *next = chain->next;
+
+        append(mailbox, chain);
+        chain = next;
     }
     pthread_mutex_unlock(&mailbox->lock);
     return open;

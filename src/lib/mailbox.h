@@ -24,8 +24,9 @@ struct sl_mailbox {
 void sl_mailbox_init(struct sl_mailbox *mailbox);
 void sl_mailbox_fini(struct sl_mailbox *mailbox);
 
-/* Appends it; *ret_wake is set when the mailbox was empty. False when it is closed. */
-bool sl_mailbox_post(struct sl_mailbox *mailbox, struct sl_ticket *ticket, bool *ret_wake);
+/* Appends a ticket and those that follow it by `next`, together: nobody takes some while others are not there yet.
+ * *ret_wake is set when the mailbox was empty. False when it is closed; then none was appended. */
+bool sl_mailbox_post(struct sl_mailbox *mailbox, struct sl_ticket *chain, bool *ret_wake);
 
 /* True when it was still there: then `go` will not be called. */
 bool sl_mailbox_take_back(struct sl_mailbox *mailbox, struct sl_ticket *ticket);

@@ -63,7 +63,7 @@ bool sl_tier_is_inherited(const struct sl_tier *tier);
 /* True on the background thread: who waits there waits for himself. */
 bool sl_tier_is_here(const struct sl_tier *tier);
 
-/* Hands a ticket to the background thread; false when it will not be taken any more. */
+/* Hands a ticket, and those that follow it by `next`, to the background thread together; false when it will not be taken any more. */
 bool sl_tier_post(struct sl_tier *tier, struct sl_ticket *ticket);
 
 /* Wakes it when a near part found leases to renew. */
