@@ -214,7 +214,7 @@ static void set_alarm(struct sl_store_watch *watch, enum sl_alarm alarm, bool on
 {
     struct sl_alarms *alarms = watch->config.alarms;
 
-    if (on ? sl_alarm_raise(alarms, alarm, now_us) : sl_alarm_rest(alarms, alarm, now_us))
+    if (on ? sl_alarm_raise(alarms, alarm, NULL, now_us) : sl_alarm_rest(alarms, alarm, now_us))
         say_alarm(watch, alarm, on);
 }
 

@@ -17,6 +17,6 @@ static void say(const struct sl_teller *teller, enum sl_alarm alarm, bool on, co
 
 void sl_teller_set(const struct sl_teller *teller, enum sl_alarm alarm, bool on, const char *detail, uint64_t now_us)
 {
-    if (on ? sl_alarm_raise(teller->alarms, alarm, now_us) : sl_alarm_rest(teller->alarms, alarm, now_us))
+    if (on ? sl_alarm_raise(teller->alarms, alarm, detail, now_us) : sl_alarm_rest(teller->alarms, alarm, now_us))
         say(teller, alarm, on, detail);
 }

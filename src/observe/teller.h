@@ -6,7 +6,7 @@
 
 #include "observe/alarm.h"
 
-#define SL_TELLER_DETAIL_MAX 256
+#define SL_TELLER_DETAIL_MAX SL_ALARM_DETAIL_MAX
 
 struct sl_teller {
     struct sl_alarms *alarms; /* borrowed */

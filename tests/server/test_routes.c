@@ -383,7 +383,7 @@ static void metrics_show_shares_and_alarms(void **state)
         door_ask(&d, "POST /check\n\n{\"key\":\"192.0.2.1\",\"keyType\":\"address\"}");
         door_ask(&d, "POST /check\n\n{\"key\":\"k\",\"cost\":5}");
     }
-    sl_alarm_raise(&alarms, SL_ALARM_TABLE_FULL, 1);
+    sl_alarm_raise(&alarms, SL_ALARM_TABLE_FULL, NULL, 1);
     assert_int_equal(door_ask_admin(&d, "GET /metrics"), 200);
     assert_non_null(strstr(door_body(&d), "\nsluice_rejection_ratio{limit=\"free\"} 0.5\n"));
     assert_non_null(strstr(door_body(&d), "\nsluice_rejection_ratio{limit=\"addresses\"} 0.25\n"));
