@@ -42,6 +42,7 @@ struct sl_report_item {
     int64_t next_ms; /* to the next token, or the window's end; 0 when full */
     bool allowed;    /* this bucket had room, whatever others said */
     bool dry_run;
+    uint8_t source; /* enum sluice_source: which tier said so */
 };
 
 struct sl_report {

@@ -16,6 +16,7 @@ static void add_item(struct sl_report *report, const struct sl_item *item, const
     out->next_ms = numbers.next_token_ms;
     out->allowed = d->allowed;
     out->dry_run = dry_run;
+    out->source = telling ? telling->source : SLUICE_LOCAL;
 }
 
 /* Decisions of the table that had room but were not charged tell of a spending that did not happen: such buckets are

@@ -8,6 +8,7 @@
 #include "server/inquiry.h"
 #include "server/problem.h"
 #include "server/route.h"
+#include "server/witness.h"
 
 #include "base/err.h"
 #include "identity/scope.h"
@@ -174,8 +175,10 @@ static void decide_here(struct sl_service *service, const struct caller *caller,
     if (sl_limiter_check(service->shared->limiter, &caller->request, verdict, report ? service->report : NULL, &field,
                          &why))
         refuse_caller(response, field, why);
-    else
+    else {
+        sl_witness_tell(service, &caller->request, verdict, service->report);
         answer(service, style, verdict, service->report, response);
+    }
 }
 
 static void answer_inquiry(struct sl_inquiry *inquiry, struct sl_http_response *response)
@@ -216,6 +219,7 @@ void sl_handle_auth(struct sl_call *call, const struct sl_http_request *request,
     if (find_denied_status(call, &caller, response) || find_key(door, request, trusted, &caller, response) ||
         find_scope(call, request, trusted, &caller, response))
         return;
+    report = report || sl_witness_wants_report(service, &caller.request);
     style = (struct sl_door_style){.headers = door->headers,
                                    .problem_errors = door->problem_errors,
                                    .closed_status = door->closed_status,

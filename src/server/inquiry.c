@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "fleet/fleet.h"
 #include "server/problem.h"
+#include "server/witness.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -44,6 +45,8 @@ struct sl_inquiry *sl_inquiry_new(struct sl_service *service, size_t max, bool r
     inquiry->answer = NULL;
     inquiry->own = NULL;
     inquiry->drop = NULL;
+    inquiry->copies = NULL;
+    inquiry->last_copy = &inquiry->copies;
     inquiry->n_open = 1;
     inquiry->n = 0;
     inquiry->max = max;
@@ -52,10 +55,21 @@ struct sl_inquiry *sl_inquiry_new(struct sl_service *service, size_t max, bool r
     return inquiry;
 }
 
+/* What had to wait, in the order in which it was asked. */
+static void tell_witnesses(struct sl_inquiry *inquiry)
+{
+    for (struct sl_request_copy *copy; (copy = inquiry->copies);) {
+        inquiry->copies = copy->next;
+        sl_witness_tell(inquiry->service, &copy->request, &inquiry->verdicts[copy->at], inquiry->report);
+        sl_request_copy_free(copy);
+    }
+}
+
 static void inquiry_free(struct sl_inquiry *inquiry)
 {
     struct sl_service *service = inquiry->service;
 
+    tell_witnesses(inquiry);
     if (inquiry->drop)
         inquiry->drop(inquiry->own);
     if (inquiry->max > 1)
@@ -95,6 +109,18 @@ void sl_inquiry_came(void *ctx)
     service->last_decided = &inquiry->next;
 }
 
+/* Without memory nobody is told of it: the decision stands all the same. */
+static void keep_for_witnesses(struct sl_inquiry *inquiry, const struct sluice_request *request)
+{
+    struct sl_request_copy *copy = inquiry->service->shared->witnesses ? sl_request_copy(request) : NULL;
+
+    if (!copy)
+        return;
+    copy->at = inquiry->n;
+    *inquiry->last_copy = copy;
+    inquiry->last_copy = &copy->next;
+}
+
 int sl_inquiry_begin(struct sl_inquiry *inquiry, const struct sluice_request *request, const char **ret_field,
                      const char **ret_why)
 {
@@ -105,12 +131,15 @@ int sl_inquiry_begin(struct sl_inquiry *inquiry, const struct sluice_request *re
     result = sl_lane_check(inquiry->service->lane, request, &inquiry->verdicts[inquiry->n], inquiry->report, ret_field,
                            ret_why, sl_inquiry_came, inquiry);
     if (result == SL_PENDING) {
+        keep_for_witnesses(inquiry, request);
         inquiry->n++;
         return 0;
     }
     inquiry->n_open--;
-    inquiry->n += result == SL_DECIDED;
-    return result == SL_DECIDED ? 0 : SL_EINVALID;
+    if (result != SL_DECIDED)
+        return SL_EINVALID;
+    sl_witness_tell(inquiry->service, request, &inquiry->verdicts[inquiry->n++], inquiry->report);
+    return 0;
 }
 
 void sl_inquiry_abandon(struct sl_inquiry *inquiry)

@@ -29,9 +29,11 @@ struct sl_inquiry {
     unsigned n_open; /* decisions that are to come, and 1 while there may be more */
     size_t n, max;   /* verdicts, begun and room for */
     struct sl_door_style style;
-    void *own;                /* whatever else the answer needs */
-    void (*drop)(void *own);  /* frees it; NULL: nothing to free */
-    struct sl_report *report; /* NULL: not asked for */
+    void *own;                      /* whatever else the answer needs */
+    void (*drop)(void *own);        /* frees it; NULL: nothing to free */
+    struct sl_report *report;       /* NULL: not asked for */
+    struct sl_request_copy *copies; /* of requests that wait, for witnesses; told when all are decided */
+    struct sl_request_copy **last_copy;
     struct sluice_verdict verdicts[];
 };
 

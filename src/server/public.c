@@ -2,6 +2,7 @@
 #include "server/inquiry.h"
 #include "server/problem.h"
 #include "server/route.h"
+#include "server/witness.h"
 
 #include "base/err.h"
 #include "fleet/fleet.h"
@@ -66,11 +67,15 @@ static void check_one(struct sl_service *service, struct sl_http_response *respo
 {
     const char *field = "", *why = "";
     struct sluice_verdict *verdict = &service->verdicts[0];
+    const struct sluice_request *request = &service->input->requests[0];
+    struct sl_report *report = sl_witness_wants_report(service, request) ? service->report : NULL;
 
-    if (sl_limiter_check(service->shared->limiter, &service->input->requests[0], verdict, NULL, &field, &why))
+    if (sl_limiter_check(service->shared->limiter, request, verdict, report, &field, &why)) {
         refuse_request(response, field, why);
-    else
-        write_one(service, verdict, response);
+        return;
+    }
+    sl_witness_tell(service, request, verdict, report);
+    write_one(service, verdict, response);
 }
 
 static void check_many(struct sl_service *service, struct sl_http_response *response)
@@ -79,10 +84,13 @@ static void check_many(struct sl_service *service, struct sl_http_response *resp
     size_t n = service->input->n, bad = 0;
 
     if (sl_limiter_check_batch(service->shared->limiter, service->input->requests, n, service->verdicts, NULL, &bad,
-                               &field, &why))
+                               &field, &why)) {
         refuse_element(response, bad, field, why);
-    else
-        write_many(service, service->verdicts, n, response);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        sl_witness_tell(service, &service->input->requests[i], &service->verdicts[i], NULL);
+    write_many(service, service->verdicts, n, response);
 }
 
 /* ---- the same with a lane */
@@ -94,14 +102,15 @@ static void answer_one(struct sl_inquiry *inquiry, struct sl_http_response *resp
 
 static void ask_one(struct sl_call *call, struct sl_http_response *response)
 {
-    struct sl_inquiry *inquiry = sl_inquiry_new(call->service, 1, false);
+    const struct sluice_request *request = &call->service->input->requests[0];
+    struct sl_inquiry *inquiry = sl_inquiry_new(call->service, 1, sl_witness_wants_report(call->service, request));
     const char *field = "", *why = "";
 
     if (!inquiry) {
         sl_inquiry_refuse(response);
         return;
     }
-    if (sl_inquiry_begin(inquiry, &call->service->input->requests[0], &field, &why)) {
+    if (sl_inquiry_begin(inquiry, request, &field, &why)) {
         refuse_request(response, field, why);
         sl_inquiry_abandon(inquiry);
         return;

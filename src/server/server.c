@@ -207,6 +207,7 @@ static int add_worker(struct sl_server *server, bool admin, unsigned max_conns, 
         return e;
     }
     server->workers[server->n_workers] = worker;
+    worker->service.loop = server->n_workers;
     server->services[server->n_workers++] = &worker->service;
     return listen_on(server, worker, doors, admin, ret_why, why_size);
 }
@@ -276,6 +277,7 @@ int sl_server_new(const struct sl_server_options *options, struct sl_limiter *li
     server->shared.alarms = options->alarms;
     server->shared.ratios = options->ratios;
     server->shared.top = options->top;
+    server->shared.witnesses = options->witnesses;
     e = build(server, options, ret_why, why_size);
     if (e)
         sl_server_free(&server);

@@ -50,6 +50,7 @@ struct sl_shared {
     struct sl_alarms *alarms;  /* NULL: none */
     struct sl_ratio_watch *ratios;
     struct sl_top *top;
+    struct sl_witnesses *witnesses;
     const char *check_token; /* NULL: none */
     const char *admin_token, *admin_read_token;
     struct sl_server_hooks hooks;
@@ -67,6 +68,7 @@ struct sl_shared {
 
 struct sl_service {
     struct sl_shared *shared;
+    unsigned loop;        /* its number among services */
     struct sl_lane *lane; /* NULL: every decision is this table's */
     struct sl_check_input *input;
     struct sluice_verdict *verdicts; /* SLUICE_BATCH_MAX */

@@ -2,6 +2,7 @@
 #include "door.h"
 
 #include "server/inquiry.h"
+#include "server/witness.h"
 
 #include "base/err.h"
 #include "fleet/fleet.h"
@@ -282,6 +283,110 @@ static void auth_keeps_its_style_over_a_reload(void **state)
     close_waiting(&d);
 }
 
+/* ---- who is told of decisions */
+
+static struct {
+    char keys[8][16];
+    bool allowed[8], reported[8];
+    unsigned n;
+} seen;
+
+static void saw(void *ctx, const struct sl_witnessed *decision)
+{
+    unsigned at = seen.n++ % 8;
+
+    (void)ctx;
+    snprintf(seen.keys[at], sizeof seen.keys[0], "%.*s/%.*s", (int)decision->request->key_len, decision->request->key,
+             (int)decision->request->scope_len, decision->request->scope);
+    seen.allowed[at] = decision->verdict->allowed;
+    seen.reported[at] = decision->report != NULL;
+}
+
+static bool wants_b(void *ctx, const struct sluice_request *request)
+{
+    (void)ctx;
+    return request->key[0] == 'b';
+}
+
+static struct sl_witness *watch(struct door *d, struct sl_witnesses *witnesses, unsigned sees)
+{
+    struct sl_witness *witness;
+
+    *witnesses = (struct sl_witnesses){.n = 0};
+    memset(&seen, 0, sizeof seen);
+    witness = sl_witness_add(witnesses, saw, wants_b, NULL);
+    d->shared.witnesses = witnesses;
+    sl_witness_set(witness, sees);
+    return witness;
+}
+
+static void witnesses_are_told_of_what_they_want_to_see(void **state)
+{
+    struct sl_witnesses witnesses;
+    struct sl_witness *witness;
+    struct door d;
+
+    (void)state;
+    open_waiting(&d, LIMITS);
+    witness = watch(&d, &witnesses, SL_SEE_REJECTED);
+    lane.pending = false;
+    d.service.lane = NULL;
+    assert_int_equal(door_ask(&d, "POST /check\n\n{\"key\":\"a\",\"cost\":8}"), 200);
+    assert_int_equal(seen.n, 0);
+    assert_int_equal(door_ask(&d, "POST /check\n\n[{\"key\":\"a\",\"cost\":2},{\"key\":\"a\",\"scope\":\"s\"}]"), 200);
+    assert_int_equal(seen.n, 1);
+    assert_string_equal(seen.keys[0], "a/s");
+    assert_false(seen.allowed[0]);
+    sl_witness_set(witness, SL_SEE_ALL);
+    assert_int_equal(door_ask(&d, "GET /auth"), 200);
+    assert_string_equal(seen.keys[1], "127.0.0.1/GET /");
+    assert_int_equal(door_ask(&d, "POST /check\n\n{\"key\":\"b\"}"), 200);
+    assert_true(seen.reported[2]);
+    sl_witness_set(witness, 0);
+    assert_int_equal(door_ask(&d, "POST /check\n\n{\"key\":\"b\"}"), 200);
+    assert_int_equal(seen.n, 3);
+    close_waiting(&d);
+}
+
+static void witnesses_are_told_of_what_had_to_wait(void **state)
+{
+    struct sl_witnesses witnesses;
+    struct door d;
+
+    (void)state;
+    open_waiting(&d, LIMITS);
+    watch(&d, &witnesses, SL_SEE_REJECTED | SL_SEE_ALL);
+    lane.reason = SLUICE_REASON_RATE_LIMITED;
+    assert_int_equal(door_ask(&d, "POST /check\n\n[{\"key\":\"a\",\"scope\":\"1\"},{\"key\":\"c\",\"scope\":\"2\"}]"),
+                     0);
+    assert_int_equal(door_ask(&d, "POST /check\n\n{\"key\":\"b\",\"labels\":{\"x\":\"y\"}}"), 0);
+    assert_int_equal(seen.n, 0);
+    end_open();
+    sl_inquiry_answer_decided(&d.service);
+    assert_int_equal(seen.n, 3);
+    assert_string_equal(seen.keys[0], "b/"); /* the lane ended its last first */
+    assert_true(seen.reported[0]);
+    assert_string_equal(seen.keys[1], "a/1");
+    assert_string_equal(seen.keys[2], "c/2");
+    assert_false(seen.allowed[2]);
+    close_waiting(&d);
+}
+
+static void there_are_only_so_many_witnesses(void **state)
+{
+    struct sl_witnesses witnesses = {.n = 0};
+
+    (void)state;
+    for (unsigned i = 0; i < SL_WITNESSES_MAX; i++)
+        assert_non_null(sl_witness_add(&witnesses, saw, NULL, NULL));
+    assert_null(sl_witness_add(&witnesses, saw, NULL, NULL));
+    sl_witness_set(&witnesses.list[3], SL_SEE_DRY);
+    sl_witness_set(&witnesses.list[5], SL_SEE_WARNED);
+    assert_int_equal(witnesses.sees, SL_SEE_DRY | SL_SEE_WARNED);
+    sl_witness_set(&witnesses.list[3], 0);
+    assert_int_equal(witnesses.sees, SL_SEE_WARNED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +397,9 @@ int main(void)
         cmocka_unit_test(without_memory_for_an_answer_it_is_refused_and_nothing_is_lost),
         cmocka_unit_test(batches_that_wait_are_bounded),
         cmocka_unit_test(auth_keeps_its_style_over_a_reload),
+        cmocka_unit_test(witnesses_are_told_of_what_they_want_to_see),
+        cmocka_unit_test(witnesses_are_told_of_what_had_to_wait),
+        cmocka_unit_test(there_are_only_so_many_witnesses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
