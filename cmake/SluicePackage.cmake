@@ -14,6 +14,8 @@ if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   install(FILES ${PROJECT_SOURCE_DIR}/deploy/policy.example.yaml DESTINATION /etc/sluice RENAME policy.yaml)
 endif()
 install(FILES README.md CHANGELOG.md LICENSE deploy/policy.example.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Beside each other as in the tree, so that the links between docs and rules hold.
+install(DIRECTORY deploy/prometheus deploy/grafana DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} USE_SOURCE_PERMISSIONS
         PATTERN CMakeLists.txt EXCLUDE PATTERN __pycache__ EXCLUDE)

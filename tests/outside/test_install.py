@@ -64,6 +64,7 @@ def test_documentation_is_packed(tmp_path):
     environment = dict(os.environ, DESTDIR=str(tmp_path))
     subprocess.run(["cmake", "--install", BUILD, "--component", "Unspecified"], check=True, capture_output=True, timeout=60, env=environment)
     readme = next(path for path in tmp_path.rglob("README.md") if path.parent.name != "docs")
-    for name in ("docs/README.md", "docs/store.md", "examples/minimal.c", "examples/race/run", "LICENSE"):
+    for name in ("docs/README.md", "docs/store.md", "examples/minimal.c", "examples/race/run", "LICENSE",
+                 "deploy/prometheus/sluice.rules.yaml", "deploy/grafana/sluice.json"):
         assert (readme.parent / name).is_file(), name
     assert os.access(readme.parent / "examples/race/run", os.X_OK)
