@@ -2,7 +2,6 @@
 
 #include "base/err.h"
 #include "base/hash.h"
-#include "base/utf8.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -235,47 +234,12 @@ void sl_top_look(struct sl_top *top, uint64_t now_us)
 
 /* ---- reading */
 
-/* Is this the beginning of a character whose end has been cut off? */
-static bool is_cut_off(const char *text, size_t kept)
-{
-    const unsigned char *bytes = (const unsigned char *)text;
-
-    if (kept > 3 || bytes[0] < 0xc2 || bytes[0] > 0xf4)
-        return false;
-    for (size_t i = 1; i < kept; i++)
-        if ((bytes[i] & 0xc0) != 0x80)
-            return false;
-    return true;
-}
-
-/* Writes what can be shown of `len` bytes, of which the first `kept` are there; 3 * kept + 4 bytes are enough. */
-static void show(char *to, const char *text, size_t len, size_t kept)
-{
-    static const char replacement[] = "\xef\xbf\xbd", ellipsis[] = "\xe2\x80\xa6";
-    bool cut = kept < len;
-
-    while (kept > 0) {
-        size_t n = sl_utf8_len(text, kept);
-        bool whole = n > 0 && (unsigned char)*text >= 0x20 && *text != 0x7f;
-
-        if (n == 0 && cut && is_cut_off(text, kept))
-            break;
-        memcpy(to, whole ? text : replacement, whole ? n : 3);
-        to += whole ? n : 3;
-        n += n == 0;
-        text += n;
-        kept -= n;
-    }
-    memcpy(to, cut ? ellipsis : "", cut ? sizeof ellipsis : 1);
-}
-
 static void show_key(struct sl_top_key *key, const struct rate *rate)
 {
     const struct sl_sketch_text *text = &rate->text;
 
-    show(key->key, text->key, text->key_len, text->key_len < SL_SKETCH_KEY_MAX ? text->key_len : SL_SKETCH_KEY_MAX);
-    show(key->key_type, text->type, text->type_len,
-         text->type_len < SL_SKETCH_TYPE_MAX ? text->type_len : SL_SKETCH_TYPE_MAX);
+    sl_sketch_show(text->key, text->key_len, SL_SKETCH_KEY_MAX, key->key);
+    sl_sketch_show(text->type, text->type_len, SL_SKETCH_TYPE_MAX, key->key_type);
     key->per_second = rate->per_second;
 }
 
