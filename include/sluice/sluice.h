@@ -129,13 +129,15 @@ enum sluice_reason {
 
 struct sluice_verdict {
     bool allowed;
-    bool warning;            /* the deciding limit has used warn_at or more */
-    bool dry_run;            /* a dry-run limit would have rejected: see the last two fields */
-    uint8_t source;          /* enum sluice_source */
-    uint8_t reason;          /* enum sluice_reason */
-    uint8_t warn_at_percent; /* of the deciding limit; 0 when it has none */
-    int64_t limit;           /* tokens; -1 unknown (unlimited, unmatched) */
-    int64_t remaining;       /* tokens; -1 unknown */
+    bool warning;                 /* a limit has used warn_at or more: see warning_policy */
+    bool dry_run;                 /* a dry-run limit would have rejected: see dry_run_policy */
+    uint8_t source;               /* enum sluice_source */
+    uint8_t reason;               /* enum sluice_reason */
+    uint8_t warn_at_percent;      /* of warning_policy, without a warning of the deciding limit; 0 when it has none */
+    uint8_t warning_rate_idx;     /* with a warning: which of warning_policy's rates is meant */
+    uint8_t warning_used_percent; /* ... and how much of it is used, rounded down */
+    int64_t limit;                /* tokens; -1 unknown (unlimited, unmatched) */
+    int64_t remaining;            /* tokens; -1 unknown */
     /* 0 when allowed, -1 never, else >= 1: the same request sent then is allowed if nothing came between */
     int64_t retry_after_ms;
     int64_t reset_after_ms;               /* until the limit is whole again; 0 when unknown */
@@ -144,6 +146,10 @@ struct sluice_verdict {
     char policy[SLUICE_NAME_MAX];         /* the deciding limit's name, "" when unmatched */
     char dry_run_policy[SLUICE_NAME_MAX]; /* "" unless dry_run */
     int64_t dry_run_retry_after_ms;
+    /* The limit that has used warn_at or more, "" without a warning. On a rejection only the deciding one is looked at;
+     * else every limit that was met, and when several are past their marks each is named in its turn. */
+    char warning_policy[SLUICE_NAME_MAX];
+    int64_t warning_limit, warning_remaining; /* its tokens; -1 without a warning */
 };
 
 /* "local", "shared", "degraded"; "" for another number. */

@@ -126,19 +126,68 @@ static void clear(struct sluice_verdict *v)
     v->warning = v->dry_run = false;
     v->source = SLUICE_LOCAL;
     v->reason = SLUICE_REASON_NONE;
-    v->warn_at_percent = 0;
-    v->limit = v->remaining = v->reset_at_ms = -1;
+    v->warn_at_percent = v->warning_rate_idx = v->warning_used_percent = 0;
+    v->limit = v->remaining = v->reset_at_ms = v->warning_limit = v->warning_remaining = -1;
     v->retry_after_ms = v->reset_after_ms = v->delay_ms = v->dry_run_retry_after_ms = 0;
-    v->policy[0] = v->dry_run_policy[0] = '\0';
+    v->policy[0] = v->dry_run_policy[0] = v->warning_policy[0] = '\0';
 }
 
-/* Used up to warn_at, of `whole` tokens. */
-static bool warns(const struct sluice_verdict *v, int64_t whole)
+/* ---- warnings: any enforcing bucket that was met may be past its limit's mark, also one that did not decide */
+
+/* How much of a bucket is used, in percent rounded down; 0 where nobody knows. */
+static unsigned used_percent(const struct sl_numbers *numbers, const struct sl_telling *telling)
 {
-    uint64_t used = v->remaining < 0 ? 0 : (uint64_t)(whole - v->remaining);
+    int64_t whole = telling && telling->share > 0 ? telling->share : numbers->limit;
 
-    return v->warn_at_percent > 0 && used * 100 >= (uint64_t)whole * v->warn_at_percent;
+    if ((telling && telling->how == SL_TOLD_UNAVAILABLE) || numbers->remaining < 0 || numbers->remaining >= whole)
+        return 0;
+    return (unsigned)((whole - numbers->remaining) * 100 / whole);
 }
+
+static bool is_past_mark(const struct sl_item *item, const struct sl_numbers *numbers, const struct sl_telling *telling)
+{
+    unsigned mark = item->limit->warn_at_percent;
+
+    return mark > 0 && used_percent(numbers, telling) >= mark;
+}
+
+static void warn_of(const struct sl_item *item, const struct sl_numbers *numbers, const struct sl_telling *telling,
+                    const struct sl_name *names, struct sluice_verdict *v)
+{
+    v->warning = true;
+    copy_name(v->warning_policy, names, item->limit);
+    v->warn_at_percent = (uint8_t)item->limit->warn_at_percent;
+    v->warning_rate_idx = (uint8_t)item->rate_idx;
+    v->warning_used_percent = (uint8_t)used_percent(numbers, telling);
+    v->warning_limit = numbers->limit;
+    v->warning_remaining = numbers->remaining;
+}
+
+/* Of several that are past their marks each has its turn, by the instant: whoever watches the verdicts hears of all of
+ * them, however long the tightest stays that. */
+static void warn_of_any(const struct sl_consult *consult, const struct sl_outcome *outcome, const struct sl_name *names,
+                        struct sluice_verdict *v)
+{
+    uint8_t past[SL_ITEMS_MAX];
+    struct sl_numbers numbers;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < consult->n_items; i++) {
+        if (consult->items[i].limit->warn_at_percent == 0)
+            continue;
+        sl_told_numbers(&consult->items[i], &outcome->items[i], telling_of(outcome->telling, i), false, &numbers);
+        if (is_past_mark(&consult->items[i], &numbers, telling_of(outcome->telling, i)))
+            past[n++] = (uint8_t)i;
+    }
+    if (n == 0)
+        return;
+    unsigned i = past[outcome->items[0].now_us % n];
+
+    sl_told_numbers(&consult->items[i], &outcome->items[i], telling_of(outcome->telling, i), false, &numbers);
+    warn_of(&consult->items[i], &numbers, telling_of(outcome->telling, i), names, v);
+}
+
+/* ---- one bucket's figures */
 
 /* Takes the figures of one bucket over into the verdict, with its reason when it refused. */
 static void report_bucket(const struct sl_item *item, const struct sl_decision *d, const struct sl_numbers *numbers,
@@ -153,7 +202,6 @@ static void report_bucket(const struct sl_item *item, const struct sl_decision *
     v->reset_after_ms = numbers->reset_after_ms;
     v->reset_at_ms = reset_at_ms(item->shape, d, numbers);
     v->warn_at_percent = (uint8_t)item->limit->warn_at_percent;
-    v->warning = warns(v, numbers->limit);
 }
 
 /* The same when another tier may have judged it. */
@@ -164,16 +212,12 @@ static void report_told(const struct sl_item *item, const struct sl_decision *d,
     if (!telling)
         return;
     v->source = telling->source;
-    if (telling->share > 0)
-        v->warning = warns(v, telling->share);
     if (telling->how >= SL_TOLD_NUMBERS)
         v->reset_at_ms = (int64_t)((d->now_us + 999) / 1000) + numbers->reset_after_ms;
     if (telling->how == SL_TOLD_UNKNOWN || telling->how == SL_TOLD_UNAVAILABLE)
         v->reset_at_ms = -1;
-    if (telling->how == SL_TOLD_UNAVAILABLE) {
+    if (telling->how == SL_TOLD_UNAVAILABLE)
         v->reason = SLUICE_REASON_STORE_UNAVAILABLE;
-        v->warning = false; /* nobody knows what is used */
-    }
 }
 
 void sl_bucket_verdict(const struct sl_item *item, const struct sl_decision *decision, const struct sl_name *names,
@@ -184,11 +228,14 @@ void sl_bucket_verdict(const struct sl_item *item, const struct sl_decision *dec
     sl_decision_main_numbers(item->shape, decision, &numbers);
     clear(ret_verdict);
     report_bucket(item, decision, &numbers, names, ret_verdict);
+    if (is_past_mark(item, &numbers, NULL))
+        warn_of(item, &numbers, NULL, names, ret_verdict);
     ret_verdict->allowed = decision->allowed;
     ret_verdict->delay_ms = numbers.delay_ms;
 }
 
-/* Rejected: the refusal with the longest wait, a `blocked` limit counting as one without end. */
+/* Rejected: the refusal with the longest wait, a `blocked` limit counting as one without end. Only the deciding bucket may
+ * be warned of: what another was asked for, it did not have to give. */
 static const struct sl_limit *verdict_rejected(const struct sl_consult *consult, const struct sl_outcome *outcome,
                                                const struct sl_name *names, struct sluice_verdict *v)
 {
@@ -210,7 +257,11 @@ static const struct sl_limit *verdict_rejected(const struct sl_consult *consult,
         v->retry_after_ms = -1;
         return NULL;
     }
-    report_told(&consult->items[i], &outcome->items[i], telling_of(outcome->telling, i), &numbers, names, v);
+    const struct sl_telling *telling = telling_of(outcome->telling, i);
+
+    report_told(&consult->items[i], &outcome->items[i], telling, &numbers, names, v);
+    if (is_past_mark(&consult->items[i], &numbers, telling))
+        warn_of(&consult->items[i], &numbers, telling, names, v);
     return consult->items[i].limit;
 }
 
@@ -246,6 +297,7 @@ static const struct sl_limit *verdict_allowed(const struct sl_consult *consult, 
 
     sl_told_numbers(&consult->items[i], &outcome->items[i], telling, false, &numbers);
     report_told(&consult->items[i], &outcome->items[i], telling, &numbers, names, v);
+    warn_of_any(consult, outcome, names, v);
     v->delay_ms = consult->n_items == 1 ? numbers.delay_ms : longest_delay(consult, outcome);
     return consult->items[i].limit;
 }

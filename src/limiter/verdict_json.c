@@ -50,6 +50,11 @@ char *sl_write_verdict(char *at, const struct sluice_verdict *verdict, struct sl
     at = put_text(at, verdict->policy, SLUICE_NAME_MAX);
     at = PUT(at, "\",\"warning\":");
     at = put_bool(at, verdict->warning);
+    if (verdict->warning && strncmp(verdict->warning_policy, verdict->policy, SLUICE_NAME_MAX) != 0) {
+        at = PUT(at, ",\"warningPolicy\":\"");
+        at = put_text(at, verdict->warning_policy, SLUICE_NAME_MAX);
+        *at++ = '"';
+    }
     if (!verdict->allowed) {
         at = PUT(at, ",\"reason\":\"");
         at = put_text(at, sluice_reason_name(verdict->reason), 24);

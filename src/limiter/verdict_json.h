@@ -4,7 +4,8 @@
  *     {"allowed":true,"limit":100,"remaining":99,"resetAt":"2026-01-31T09:00:00.600Z","retryAfterMs":0,
  *      "resetAfterMs":600,"delayMs":0,"source":"local","policy":"free","warning":false}
  *
- * and, on a rejection, "reason"; and "dryRun":{"policy","retryAfterMs"} when a dry-run limit would have rejected. */
+ * and "warningPolicy" when the warning is about another limit than the deciding one; on a rejection "reason"; and
+ * "dryRun":{"policy","retryAfterMs"} when a dry-run limit would have rejected. */
 #ifndef SL_LIMITER_VERDICT_JSON_H
 #define SL_LIMITER_VERDICT_JSON_H
 
@@ -12,7 +13,7 @@
 #include "sluice/sluice.h"
 
 /* The most that sl_write_verdict writes. */
-#define SL_VERDICT_JSON_MAX 640
+#define SL_VERDICT_JSON_MAX 768
 
 /* Writes one verdict at `at`, which must have room for SL_VERDICT_JSON_MAX bytes. Returns the end; no NUL. Pure but for
  * the cache. */

@@ -81,7 +81,7 @@ static void add_warning(struct sl_http_response *response, const struct sluice_v
     bool first = true;
 
     sl_http_header_begin(response, "RateLimit-Warning");
-    begin_item(&response->values, &first, v->policy);
+    begin_item(&response->values, &first, v->warning_policy);
     add_parameter(&response->values, ";at=", v->warn_at_percent);
     sl_http_header_end(response);
 }

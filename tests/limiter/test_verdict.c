@@ -80,6 +80,77 @@ static void the_warning_begins_at_its_percentage(void **state)
     kit_open(&k, ONE_BUCKET);
     assert_false(kit_check(&k, "a", NULL, 15).warning); /* 75 % */
     assert_true(kit_check(&k, "a", NULL, 1).warning);   /* 80 % */
+    assert_true(kit_check(&k, "a", NULL, 0).warning);   /* a peek sees it too */
+    assert_false(kit_check(&k, "b", NULL, 0).warning);
+    kit_close(&k);
+}
+
+static void assert_warns(const struct sluice_verdict *v, const char *policy, unsigned used, int64_t remaining)
+{
+    assert_true(v->warning);
+    assert_string_equal(v->warning_policy, policy);
+    assert_int_equal(v->warning_used_percent, used);
+    assert_int_equal(v->warning_remaining, remaining);
+}
+
+/* The deciding limit is the tightest; a month's quota that is nearly used up must be heard of although a second's is
+ * tighter for the moment. */
+static void a_limit_that_does_not_decide_is_warned_of_too(void **state)
+{
+    struct kit k;
+
+    (void)state;
+    kit_open(&k, "limits:\n"
+                 "  - {name: second, rate: 10/s}\n"
+                 "  - {name: month, layer: quota, rates: [1000/h, 100/30d], warn_at: 50%}\n");
+    for (int i = 0; i < 5; i++, k.now_us += 10 * MINUTE_US / 60)
+        assert_false(kit_check(&k, "a", NULL, 9).warning);
+    struct sluice_verdict v = kit_check(&k, "a", NULL, 9); /* 54 of 100, and 9 of 10 */
+
+    assert_string_equal(v.policy, "second");
+    assert_int_equal(v.remaining, 1);
+    assert_warns(&v, "month", 54, 46);
+    assert_int_equal(v.warn_at_percent, 50);
+    assert_int_equal(v.warning_rate_idx, 1);
+    assert_int_equal(v.warning_limit, 100);
+    v = kit_check(&k, "a", NULL, 9); /* rejected: nothing is known of what did not decide */
+    assert_false(v.allowed);
+    assert_false(v.warning);
+    assert_string_equal(v.warning_policy, "");
+    kit_close(&k);
+}
+
+static void several_limits_past_their_marks_are_named_in_turn(void **state)
+{
+    struct kit k;
+    unsigned seen[2] = {0};
+
+    (void)state;
+    kit_open(&k, "limits:\n"
+                 "  - {name: narrow, rate: 100/d, warn_at: 50%}\n"
+                 "  - {name: wide, layer: quota, rate: 110/d, warn_at: 50%}\n");
+    assert_true(kit_check(&k, "a", NULL, 60).allowed);
+    for (int i = 0; i < 16; i++, k.now_us += 1) {
+        struct sluice_verdict v = kit_check(&k, "a", NULL, 0);
+
+        assert_true(v.warning);
+        assert_string_equal(v.policy, "narrow");
+        seen[strcmp(v.warning_policy, "wide") == 0]++;
+    }
+    assert_int_equal(seen[0], 8);
+    assert_int_equal(seen[1], 8);
+    kit_close(&k);
+}
+
+static void what_only_tries_warns_of_nothing(void **state)
+{
+    struct kit k;
+
+    (void)state;
+    kit_open(&k,
+             "limits: [{name: tried, rate: 10/d, warn_at: 10%, mode: dry_run}, {name: shut, key: b, rate: blocked}]\n");
+    assert_false(kit_check(&k, "a", NULL, 9).warning);
+    assert_false(kit_check(&k, "b", NULL, 1).warning);
     kit_close(&k);
 }
 
@@ -494,6 +565,9 @@ int main(void)
         cmocka_unit_test(a_rejected_request_has_every_field),
         cmocka_unit_test(a_cost_beyond_the_limit_never_fits),
         cmocka_unit_test(the_warning_begins_at_its_percentage),
+        cmocka_unit_test(a_limit_that_does_not_decide_is_warned_of_too),
+        cmocka_unit_test(several_limits_past_their_marks_are_named_in_turn),
+        cmocka_unit_test(what_only_tries_warns_of_nothing),
         cmocka_unit_test(unlimited_and_unmatched_tell_no_numbers),
         cmocka_unit_test(blocked_rejects_also_peeks_and_for_ever),
         cmocka_unit_test(unmatched_deny_rejects_also_peeks),

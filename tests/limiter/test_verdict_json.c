@@ -38,6 +38,7 @@ static void verdicts_have_every_field(void **state)
                                 .source = SLUICE_DEGRADED,
                                 .reason = SLUICE_REASON_BLOCKED,
                                 .warning = true,
+                                .warning_policy = "",
                                 .dry_run = true,
                                 .dry_run_policy = "tried",
                                 .dry_run_retry_after_ms = 7};
@@ -47,6 +48,16 @@ static void verdicts_have_every_field(void **state)
                                      "\"dryRun\":{\"policy\":\"tried\",\"retryAfterMs\":7}}");
 }
 
+static void a_warning_of_another_limit_names_it(void **state)
+{
+    struct sluice_verdict v = {.allowed = true, .policy = "second", .warning = true, .warning_policy = "month"};
+
+    (void)state;
+    assert_non_null(strstr(written(&v), "\"policy\":\"second\",\"warning\":true,\"warningPolicy\":\"month\"}"));
+    strcpy(v.warning_policy, v.policy);
+    assert_null(strstr(written(&v), "warningPolicy"));
+}
+
 static void the_longest_verdict_fits(void **state)
 {
     struct sluice_verdict v = {.dry_run = true, .warning = true, .reason = SLUICE_REASON_COST_EXCEEDS_LIMIT};
@@ -54,6 +65,7 @@ static void the_longest_verdict_fits(void **state)
     (void)state;
     memset(v.policy, 'x', sizeof v.policy);
     memset(v.dry_run_policy, 'x', sizeof v.dry_run_policy);
+    memset(v.warning_policy, 'y', sizeof v.warning_policy);
     v.source = SLUICE_DEGRADED;
     v.limit = v.remaining = v.retry_after_ms = v.reset_after_ms = v.delay_ms = v.dry_run_retry_after_ms = INT64_MIN;
     v.reset_at_ms = INT64_MAX;
@@ -65,6 +77,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(verdicts_have_every_field),
+        cmocka_unit_test(a_warning_of_another_limit_names_it),
         cmocka_unit_test(the_longest_verdict_fits),
     };
 
