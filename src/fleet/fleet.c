@@ -17,12 +17,13 @@ static size_t within(uint64_t n, size_t least, size_t most)
 
 static int make_parts(struct sl_fleet *fleet)
 {
+    const struct sl_tiers_config tiers = {.alloc = &fleet->alloc, .ttl_us = fleet->config.tier_ttl_us};
     struct sl_table_stats stats;
 
     sl_table_stats(fleet->limiter->table, &stats);
     if (sl_deny_new(within(stats.slots / DENY_SHARE, 1024, 1u << 20), &fleet->alloc, &fleet->deny) != 0 ||
         sl_leases_new(within(stats.slots / LEASE_SHARE, 1024, 1u << 15), &fleet->alloc, &fleet->leases) != 0 ||
-        sl_heat_new(&fleet->alloc, &fleet->heat) != 0)
+        sl_heat_new(&fleet->alloc, &fleet->heat) != 0 || sl_tiers_new(&tiers, &fleet->tiers) != 0)
         return SL_ENOMEM;
     return 0;
 }
@@ -44,6 +45,7 @@ static void fleet_fini(struct sl_fleet *fleet)
     sl_deny_free(fleet->deny);
     sl_leases_free(fleet->leases);
     sl_heat_free(fleet->heat);
+    sl_tiers_free(fleet->tiers);
     for (unsigned i = 1; i < SL_STORES_MAX; i++) {
         if (fleet->stores[i])
             sl_store_url_fini(fleet->stores[i]);
@@ -99,14 +101,17 @@ int sl_fleet_new(const struct sl_fleet_config *config, struct sl_fleet **ret_fle
         fleet_fini(fleet);
         return err;
     }
+    sl_fleet_find_tiers(fleet, true);
     *ret_fleet = fleet;
     return 0;
 }
 
 void sl_fleet_free(struct sl_fleet *fleet)
 {
-    if (fleet)
-        fleet_fini(fleet);
+    if (!fleet)
+        return;
+    sl_fleet_find_tiers(fleet, false);
+    fleet_fini(fleet);
 }
 
 /* ---- secret and instances */
@@ -185,7 +190,7 @@ void sl_fleet_add_errand(struct sl_fleet *fleet, const struct sl_errand *errand)
 
 bool sl_fleet_has_errands(const struct sl_fleet *fleet)
 {
-    return atomic_load_explicit(&fleet->has_errands, memory_order_relaxed);
+    return atomic_load_explicit(&fleet->has_errands, memory_order_relaxed) || sl_tiers_waiting(fleet->tiers);
 }
 
 void sl_fleet_forget(struct sl_fleet *fleet, struct sl_hash128 fp)
@@ -217,8 +222,10 @@ static uint64_t count_of(const struct sl_fleet *fleet, enum sl_fleet_count what)
 void sl_fleet_stats(struct sl_fleet *fleet, struct sl_fleet_stats *ret_stats)
 {
     struct sl_leases_stats leases;
+    struct sl_tiers_stats tiers;
 
     sl_leases_stats(fleet->leases, &leases);
+    sl_tiers_stats(fleet->tiers, &tiers);
     *ret_stats = (struct sl_fleet_stats){
         .near_rejected = count_of(fleet, SL_FC_NEAR_REJECTED),
         .leased = count_of(fleet, SL_FC_LEASED),
@@ -238,7 +245,9 @@ void sl_fleet_stats(struct sl_fleet *fleet, struct sl_fleet_stats *ret_stats)
         .refused = count_of(fleet, SL_FC_REFUSED),
         .secret_known = atomic_load(&fleet->ready),
         .reached = is_reached(fleet),
+        .keys_cached = tiers.entries,
     };
+    memcpy(ret_stats->key_lookups, tiers.lookups, sizeof ret_stats->key_lookups);
 }
 
 /* ---- shards, summed over the lanes */

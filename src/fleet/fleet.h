@@ -20,6 +20,7 @@
 #ifndef SL_FLEET_FLEET_H
 #define SL_FLEET_FLEET_H
 
+#include "fleet/tiers.h"
 #include "limiter/limiter.h"
 #include "store/client.h"
 
@@ -45,6 +46,7 @@ struct sl_fleet_config {
     const struct sl_store_url *store; /* the main one; not memory: */
     const char *ns;                   /* 1 ... SL_NAMESPACE_MAX bytes, no braces */
     uint64_t timeout_us;              /* of one decision; 0: SL_CLIENT_TIMEOUT_US */
+    uint64_t tier_ttl_us;             /* how long a key's tier in the store counts here; 0: SL_TIERS_TTL_US */
     unsigned instances;               /* how many there are, until the store has told; at least 1 */
     /* The fleet's secret is known, for the first time or anew: the policy must be compiled under it
      * (sl_policy_options.secret) and put in force; until then every shared limit is degraded. On a lane's thread. */
@@ -60,7 +62,7 @@ struct sl_fleet_config {
  * SL_ENOMEM. */
 int sl_fleet_new(const struct sl_fleet_config *config, struct sl_fleet **ret_fleet, char *why, size_t why_size);
 
-/* After its last lane. Accepts NULL. */
+/* After its last lane, before its limiter. Accepts NULL. */
 void sl_fleet_free(struct sl_fleet *fleet);
 
 /* Says that the policy compiled under this secret is in force from now on. Before that, and when the secrets differ,
@@ -95,7 +97,9 @@ struct sl_fleet_stats {
     uint64_t instances;     /* as sl_fleet_instances */
     int64_t clock_apart_us; /* our Unix time less the main store's, at the last heartbeat; 0: there was none */
     bool secret_known;      /* and the policy is compiled under it */
-    bool reached;           /* a lane has a ready connection to the main store */
+    uint64_t key_lookups[SL_TIERS_COUNTS]; /* of tiers that stand in the store (`tiers.keys_store`) */
+    uint64_t keys_cached;                  /* of which is remembered what came of it */
+    bool reached;                          /* a lane has a ready connection to the main store */
 };
 void sl_fleet_stats(struct sl_fleet *fleet, struct sl_fleet_stats *ret_stats);
 
@@ -167,7 +171,7 @@ void sl_lane_fly(struct sl_lane *lane, struct sl_flight *flight);
 /* Decides it by the failure modes, now, and calls done. Any thread, when no lane will ever see it. */
 void sl_flight_give_up(struct sl_flight *flight);
 
-/* Leases to renew, found by near parts on threads without a lane: true when a lane should be woken to call
+/* Leases to renew and keys to look up, found by near parts on threads without a lane: true when a lane should be woken to call
  * sl_lane_tend. Any thread. */
 bool sl_fleet_has_errands(const struct sl_fleet *fleet);
 void sl_lane_tend(struct sl_lane *lane);

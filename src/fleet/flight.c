@@ -218,6 +218,8 @@ int sl_lane_check(struct sl_lane *lane, const struct sluice_request *request, st
     int result = sl_limiter_check_beyond(lane->fleet->limiter, request, ret_verdict, report, ret_field, ret_why,
                                          sl_near_decide, &call);
 
+    if (__builtin_expect(sl_tiers_waiting(lane->fleet->tiers), 0))
+        sl_lane_look_up(lane);
     if (result != SL_PENDING)
         return result;
     return take_off(lane, call.flight) ? SL_DECIDED : SL_PENDING;

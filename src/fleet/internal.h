@@ -7,6 +7,7 @@
 #include "fleet/heat.h"
 #include "fleet/lease.h"
 #include "fleet/members.h"
+#include "fleet/tiers.h"
 #include "limiter/snapshot.h"
 #include "store/codec.h"
 #include "store/list.h"
@@ -144,12 +145,19 @@ struct sl_lane_store {
     struct sl_client *client;
 };
 
+/* A call that looks up tiers of keys; `look` is NULL when there is none. */
+struct sl_lane_look {
+    struct sl_lane *lane;
+    struct sl_tiers_look *look;
+};
+
 struct sl_lane {
     struct sl_fleet *fleet;
     const struct sl_net *net;
     struct sl_lane_store stores[SL_STORES_MAX];
-    struct sl_timer *flush_timer, *tick_timer;
-    bool flush_set;
+    struct sl_timer *flush_timer, *tick_timer, *look_timer;
+    bool flush_set, look_set;
+    struct sl_lane_look looks[SL_TIERS_LOOKS_MAX];
     struct sl_crate *crates, **last_crate; /* being loaded in this turn, in the order they are sent */
     struct sl_load *debits, **last_debit;  /* of this turn, which go behind what requests ask for */
     struct sl_crate *free_crates;
@@ -187,6 +195,13 @@ enum sl_fleet_count {
     SL_FCS,
 };
 
+/* What was told of the keys' tiers in the store, so that nothing is told twice. */
+#define SL_KEYS_TOLD_MAX 128u
+struct sl_keys_told {
+    char refusal[SL_KEYS_TOLD_MAX]; /* "": none */
+    uint64_t unknown_us;            /* of a tier that the policy does not name; 0: never */
+};
+
 struct sl_fleet {
     struct sl_alloc alloc;
     struct sl_limiter *limiter;
@@ -199,6 +214,7 @@ struct sl_fleet {
     struct sl_deny *deny;
     struct sl_leases *leases;
     struct sl_heat *heat;
+    struct sl_tiers *tiers;
     atomic_uint_fast64_t counts[SL_FCS];
     atomic_int_fast64_t clock_apart_us;
 
@@ -217,6 +233,7 @@ struct sl_fleet {
     struct sl_errand errands[SL_ERRANDS_MAX];
     unsigned n_errands;
     atomic_bool has_errands;
+    struct sl_keys_told keys_told;
 };
 
 static inline void sl_fleet_add(struct sl_fleet *fleet, enum sl_fleet_count what, uint64_t n)
@@ -252,6 +269,17 @@ void sl_fleet_tell_crowded(struct sl_fleet *fleet);
 
 /* The store has answered a call with an error that no breaker counts: counted, and told at most once a second. */
 void sl_lane_refused(struct sl_lane *lane, unsigned store, enum sl_result result, const char *answer);
+
+/* ---- key_tiers.c */
+
+/* The limiter asks this fleet for tiers that the store has, or nobody any more. */
+void sl_fleet_find_tiers(struct sl_fleet *fleet, bool on);
+
+int sl_lane_init_looks(struct sl_lane *lane); /* 0 or SL_ENOMEM */
+void sl_lane_fini_looks(struct sl_lane *lane);
+
+/* Keys that wait to be looked up go to the store at the end of this turn, when there are any. */
+void sl_lane_look_up(struct sl_lane *lane);
 
 /* ---- near.c: the part of a decision that needs no network */
 

@@ -218,6 +218,7 @@ void sl_lane_tend(struct sl_lane *lane)
         if (found)
             sl_lane_debit(lane, &errand);
     }
+    sl_lane_look_up(lane);
 }
 
 /* ---- timers */
@@ -258,7 +259,7 @@ static void on_tick(void *owner)
         try_to_keep(lane);
     if (fleet->keeper == lane)
         sweep(lane, false);
-    if (atomic_load(&fleet->has_errands))
+    if (sl_fleet_has_errands(fleet))
         sl_lane_tend(lane);
 }
 
@@ -276,7 +277,7 @@ static int lane_init(struct sl_lane *lane, char *why, size_t why_size)
     lane->ask_bytes = sl_calloc(&lane->fleet->alloc, 1, scratch);
     lane->flush_timer = net->timer_new(net->ctx, on_flush, lane);
     lane->tick_timer = net->timer_new(net->ctx, on_tick, lane);
-    if (!lane->ask_bytes || !lane->flush_timer || !lane->tick_timer) {
+    if (!lane->ask_bytes || !lane->flush_timer || !lane->tick_timer || sl_lane_init_looks(lane) != 0) {
         snprintf(why, why_size, "out of memory");
         return SL_ENOMEM;
     }
@@ -298,6 +299,7 @@ static void lane_fini(struct sl_lane *lane)
     sl_lane_unload(lane);
     net->timer_free(lane->flush_timer);
     net->timer_free(lane->tick_timer);
+    sl_lane_fini_looks(lane);
     sl_free(&lane->fleet->alloc, lane->ask_bytes);
     sl_free(&lane->fleet->alloc, lane);
 }

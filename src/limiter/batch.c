@@ -58,18 +58,21 @@ static void copy_model(struct chunk *chunk, struct sl_hash128 hash)
 }
 
 /* Validates and resolves a request, and makes it the model if it can be one. The chunk may turn out not to have room. */
-static int resolve_anew(const struct sl_policy *policy, const struct sluice_request *request, struct chunk *chunk,
-                        const char **ret_field, const char **ret_why)
+static int resolve_anew(const struct sl_limiter *limiter, const struct sl_policy *policy,
+                        const struct sluice_request *request, struct chunk *chunk, const char **ret_field,
+                        const char **ret_why)
 {
     struct sl_consult *consult = &chunk->consults[chunk->n];
     struct sl_request_buffer buffer;
     struct sluice_request checked;
     struct sl_resolution resolution;
     struct sl_hash128 hash;
+    char tier[SLUICE_NAME_MAX];
     int err = sl_check_request(policy, request, &checked, &buffer, ret_field, ret_why);
 
     if (err != 0)
         return err;
+    sl_find_key_tier(limiter, policy, &checked, tier);
     sl_policy_resolve(policy, &checked, &resolution);
     sl_consult_make(&resolution, consult);
     consult->anonymous = sl_is_anonymous(&checked);
@@ -103,7 +106,7 @@ static int fill_chunk(struct sl_limiter *limiter, const struct sl_policy *policy
             sl_policy_plain_key(policy, request, &hash))
             copy_model(chunk, hash);
         else
-            err = resolve_anew(policy, request, chunk, ret_field, ret_why);
+            err = resolve_anew(limiter, policy, request, chunk, ret_field, ret_why);
         if (err != 0)
             return err;
         n_items = consult->n_items + consult->n_dry;

@@ -41,6 +41,27 @@ int sl_check_request(const struct sl_policy *policy, const struct sluice_request
     return err;
 }
 
+bool sl_find_key_tier(const struct sl_limiter *limiter, const struct sl_policy *policy, struct sluice_request *request,
+                      char tier[static SLUICE_NAME_MAX])
+{
+    size_t len;
+
+    if (!limiter->key_tier || !sl_policy_asks_store(policy, request))
+        return false;
+    if (limiter->key_tier(limiter->key_tier_ctx, request->key, request->key_len, tier, &len) &&
+        sl_policy_names_tier(policy, tier, len)) {
+        request->tier = tier;
+        request->tier_len = len;
+    }
+    return true;
+}
+
+void sl_limiter_set_key_tier(struct sl_limiter *limiter, sl_key_tier *key_tier, void *ctx)
+{
+    limiter->key_tier = key_tier;
+    limiter->key_tier_ctx = ctx;
+}
+
 /* A limit is consulted once however many rates it has, and had room when all of them had. */
 static void count_groups(struct sl_snapshot *snapshot, unsigned slot, const struct sl_item *items,
                          const struct sl_decision *decisions, unsigned n, enum sl_counter counter)
@@ -166,15 +187,19 @@ static __attribute__((noinline)) int run_unknown(struct call *c, const struct sl
     struct sluice_request checked;
     struct sl_resolution resolution;
     struct sl_consult consult;
+    char tier[SLUICE_NAME_MAX];
+    bool may_change;
     int err = sl_check_request(policy, request, &checked, &buffer, ret_field, ret_why);
 
     if (err != 0)
         return err;
+    may_change = sl_find_key_tier(c->limiter, policy, &checked, tier);
     sl_policy_resolve(policy, &checked, &resolution);
     sl_consult_make(&resolution, &consult);
     consult.anonymous = sl_is_anonymous(&checked);
     run(c, &consult);
-    sl_memo_offer(query, request, &consult);
+    if (!may_change)
+        sl_memo_offer(query, request, &consult);
     return 0;
 }
 

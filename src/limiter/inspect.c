@@ -2,6 +2,7 @@
 #include "limiter/snapshot.h"
 
 #include "base/err.h"
+#include "policy/override.h"
 
 #include <string.h>
 
@@ -10,6 +11,7 @@ struct walk {
     struct sl_limiter *limiter;
     const struct sl_policy *policy;
     struct sluice_request request; /* checked */
+    char tier[SLUICE_NAME_MAX];    /* of the request, when it stands elsewhere */
     struct sl_resolution resolution;
     uint64_t now_us;
     bool any_endpoint; /* the request names no scope */
@@ -84,6 +86,7 @@ static void visit_limit(struct walk *w, const struct sl_limit *limit)
 {
     if (!could_meet(w, limit) || (w->reset && !belongs_to_key(limit)))
         return;
+    limit = sl_policy_limit_for(w->policy, &w->request, limit);
     if (!(limit->per & SL_PER_ENDPOINT)) {
         visit_rates(w, limit, "");
         return;
@@ -105,6 +108,7 @@ static size_t walk_under(struct walk *w, const struct sl_policy *policy, const s
     if (sl_check_request(policy, request, &w->request, &buffer, NULL, NULL) == 0) {
         w->any_endpoint = !request->scope;
         w->now_us = sl_table_now(w->limiter->table);
+        sl_find_key_tier(w->limiter, policy, &w->request, w->tier);
         sl_policy_resolve(policy, &w->request, &w->resolution);
         for (size_t i = 0; i < sl_policy_n_limits(policy); i++)
             visit_limit(w, sl_policy_limit(policy, i));

@@ -110,6 +110,16 @@ struct sl_limiter_stats {
 size_t sl_limiter_counts(struct sl_limiter *limiter, struct sl_limiter_count *rows, size_t max);
 void sl_limiter_stats(struct sl_limiter *limiter, struct sl_limiter_stats *ret_stats);
 
+/* ---- tiers that stand elsewhere (`tiers.keys_store`)
+ *
+ * Asked for each request whose tier neither it nor a table of the policy says; answers at once, from memory: true when the
+ * key is known to have a tier there, which is written to `tier` (*ret_len bytes of SLUICE_NAME_MAX at most). By any thread. A
+ * tier that the policy does not name is none. Such a request is resolved each time anew, so an answer may change at any time. */
+typedef bool sl_key_tier(void *ctx, const char *key, size_t len, char *tier, size_t *ret_len);
+
+/* Sets it, or takes it away (NULL). Not while anybody decides. */
+void sl_limiter_set_key_tier(struct sl_limiter *limiter, sl_key_tier *key_tier, void *ctx);
+
 /* ---- a sample of the requests, with their keys
  *
  * A tap is told of one request in SL_TAP_EVERY on average, chosen at random, as it was given, once it has been accepted.

@@ -23,7 +23,9 @@ struct sl_limiter {
     struct sl_table *table;
     struct sl_rcu rcu;       /* of struct sl_snapshot */
     struct sl_pulse *pulses; /* one a slot */
-    sl_tap *tap;             /* NULL: none */
+    sl_key_tier *key_tier;   /* NULL: none */
+    void *key_tier_ctx;
+    sl_tap *tap; /* NULL: none */
     void *tap_ctx;
     void *pulse_memory;
     pthread_mutex_t lock; /* one writer of `rcu` at a time, and readers of sums who need the snapshot to stay */
@@ -34,6 +36,11 @@ struct sl_limiter {
 int sl_check_request(const struct sl_policy *policy, const struct sluice_request *request,
                      struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
                      const char **ret_why);
+
+/* Puts the tier that stands elsewhere for the key of a checked request into the request; `tier` has room for it. Returns false
+ * when the request's tier does not depend on that. */
+bool sl_find_key_tier(const struct sl_limiter *limiter, const struct sl_policy *policy, struct sluice_request *request,
+                      char tier[static SLUICE_NAME_MAX]);
 
 /* Its turn has come: tells the tap, and chooses the next turn. */
 void sl_tap_now(struct sl_limiter *limiter, unsigned slot, const struct sluice_request *request, bool rejected);

@@ -225,8 +225,16 @@ int sl_request_check(const struct sl_policy *policy, const struct sluice_request
                      struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
                      const char **ret_why);
 
-/* For batches. True when the request's key is valid, is not named by the policy and not of type `address`; then
- * *ret_hash is its hash. Accepted requests without labels that differ in nothing but such keys resolve alike, but for
+/* True when the tier of an accepted request is the store's to say (`keys_store`): the request names none, and its key is in
+ * no table. A tier that the store names counts when sl_policy_names_tier says so; then the request resolves as if it named
+ * that tier itself. */
+bool sl_policy_asks_store(const struct sl_policy *policy, const struct sluice_request *request);
+
+/* True when a limit or a table of the policy names this tier. */
+bool sl_policy_names_tier(const struct sl_policy *policy, const char *tier, size_t len);
+
+/* For batches. True when the request's key is valid, is not named by the policy and not of type `address`, and its
+ * tier is not the store's to say; then *ret_hash is its hash. Accepted requests without labels that differ in nothing but such keys resolve alike, but for
  * the fingerprints of the buckets that separate by key: sl_item_rekey turns those of one request into another's. */
 bool sl_policy_plain_key(const struct sl_policy *policy, const struct sluice_request *request,
                          struct sl_hash128 *ret_hash);

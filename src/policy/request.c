@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "policy/compiled.h"
 #include "policy/text.h"
+#include "policy/variants.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -118,16 +119,35 @@ int sl_request_check(const struct sl_policy *policy, const struct sluice_request
     return 0;
 }
 
+bool sl_policy_asks_store(const struct sl_policy *policy, const struct sluice_request *request)
+{
+    struct sl_hash128 hash;
+
+    if (__builtin_expect(!policy->keys_store, 1) || request->tier)
+        return false;
+    if (policy->keys.n_tiered == 0)
+        return true;
+    hash = sl_hash13(policy->secrets.key, request->key, request->key_len);
+    return !policy->keys.list[sl_keys_find(&policy->keys, hash, request->key, request->key_len)].tier;
+}
+
+bool sl_policy_names_tier(const struct sl_policy *policy, const char *tier, size_t len)
+{
+    return sl_name_set_find(&policy->tiers, tier, len) != 0;
+}
+
 bool sl_policy_plain_key(const struct sl_policy *policy, const struct sluice_request *request,
                          struct sl_hash128 *ret_hash)
 {
     struct sl_hash128 hash;
 
     if (!request->key || request->key_len - 1 >= SLUICE_KEY_MAX || !sl_text_printable(request->key, request->key_len) ||
-        is_address_type(request))
+        is_address_type(request) || (policy->keys_store && !request->tier))
         return false;
     hash = sl_hash13(policy->secrets.key, request->key, request->key_len);
     if (policy->keys.n && sl_keys_find(&policy->keys, hash, request->key, request->key_len))
+        return false;
+    if (sl_variants_key(policy->variants, hash, request->key, request->key_len))
         return false;
     *ret_hash = hash;
     return true;

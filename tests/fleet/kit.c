@@ -91,7 +91,32 @@ static void on_event(void *owner, const struct sl_fleet_event *event)
     }
 }
 
+static void on_odd(void *owner, const char *text)
+{
+    struct instance *instance = owner;
+
+    instance->n_odd++;
+    snprintf(instance->odd, sizeof instance->odd, "%s", text);
+}
+
 static uint64_t timeout;
+uint64_t fleet_ahead_us, fleet_tier_ttl_us;
+
+static uint64_t wall_us(void *ctx)
+{
+    struct sl_clock clock = sl_clock_system();
+
+    (void)ctx;
+    return clock.wall_us(clock.ctx) + fleet_ahead_us;
+}
+
+static uint64_t mono_us(void *ctx)
+{
+    struct sl_clock clock = sl_clock_system();
+
+    (void)ctx;
+    return clock.mono_us(clock.ctx) + fleet_ahead_us;
+}
 
 struct instance *fleet_join(struct fleet_kit *kit)
 {
@@ -104,6 +129,8 @@ struct instance *fleet_join(struct fleet_kit *kit)
                                      .instances = 1,
                                      .secret = on_secret,
                                      .event = on_event,
+                                     .odd = on_odd,
+                                     .tier_ttl_us = fleet_tier_ttl_us,
                                      .owner = instance};
     struct sl_secret secret;
     struct sl_table *table;
@@ -112,6 +139,7 @@ struct instance *fleet_join(struct fleet_kit *kit)
     assert_true(kit->n <= FLEET_MAX);
     *instance = (struct instance){.kit = kit};
     options.keys = 10000;
+    options.clock = (struct sl_clock){.wall_us = wall_us, .mono_us = mono_us};
     assert_int_equal(sl_table_open(&options, &table, why, sizeof why), 0);
     secret = sl_table_secret(table);
     assert_int_equal(sl_limiter_new(table, compile(&secret, kit->yaml), &kit->alloc, &instance->limiter), 0);

@@ -20,6 +20,8 @@ struct instance {
     struct sl_fleet *fleet;
     struct sl_lane *lane;
     unsigned told_secret, lost, opened, closed;
+    unsigned n_odd;
+    char odd[512]; /* the last oddity told */
     bool stopped;
 };
 
@@ -34,6 +36,10 @@ struct fleet_kit {
     unsigned n;
     struct instance instances[FLEET_MAX];
 };
+
+/* How far the instances' clocks are ahead of the system's; only forward. And how long a tier in the store counts in those that
+ * are opened from now on; 0: as ever. */
+extern uint64_t fleet_ahead_us, fleet_tier_ttl_us;
 
 /* n instances on the store at `url`, under a policy of "version: 1\n" and yaml; waits until all of them are ready when
  * `wait` is set. timeout_us: 0 for a patient second. */
