@@ -102,7 +102,8 @@ bool sl_alarm_raise(struct sl_alarms *alarms, enum sl_alarm alarm, const char *d
     changed = !state->raised;
     if (now_us > state->seen_us) /* threads read the clock before they come here */
         state->seen_us = now_us;
-    snprintf(state->latest, sizeof state->latest, "%s", detail ? detail : "");
+    if (changed || (detail && *detail))
+        snprintf(state->latest, sizeof state->latest, "%s", detail ? detail : "");
     if (changed)
         begin(alarms, alarm, now_us);
     pthread_mutex_unlock(&alarms->lock);

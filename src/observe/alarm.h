@@ -17,26 +17,30 @@
 #include <stdint.h>
 
 /* name (the label of sluice_alarm, and the heading in docs/runbook.md), hold in seconds, meaning */
-#define SL_ALARM_MAP(X)                                                                                              \
-    X(STORE_UNAVAILABLE, "store_unavailable", 5,                                                                     \
-      "the store is not reached or refuses what it is asked, or the fleet's secret is not known: limits "            \
-      "that are shared are decided by their failure modes")                                                          \
-    X(BREAKER_OPEN, "breaker_open", 5,                                                                               \
-      "a shard of the store fails or is too slow, and is not asked until it recovers")                               \
-    X(STORE_FAILOVER, "store_failover", 60,                                                                          \
-      "another server has become the master: counts it had not yet received are lost")                               \
-    X(STORE_SLOW, "store_slow", 30,                                                                                  \
-      "more than one call of the store in a hundred takes nearly as long as the "                                    \
-      "deadline allows")                                                                                             \
-    X(CLOCKS_APART, "clocks_apart", 30, "this machine's clock and the store's are more than a second apart")         \
-    X(TABLE_FULL, "table_full", 120, "the table of buckets is nearly full, or live buckets are thrown out of it")    \
-    X(REJECTION_RATIO, "rejection_ratio", 60, "a limit's share of rejections has left the range it usually lies in") \
-    X(ALL_REJECTED, "all_rejected", 30, "a limit rejects everything, and did not before")                            \
-    X(ANONYMOUS_EVERYONE, "anonymous_everyone", 60,                                                                  \
-      "all traffic has become anonymous, or all that is anonymous has become one "                                   \
-      "address or is rejected: is a proxy's header read as it should be?")                                           \
-    X(ANONYMOUS_NOBODY, "anonymous_nobody", 60,                                                                      \
-      "no traffic is anonymous any more, or none of it is rejected: is a proxy's "                                   \
+#define SL_ALARM_MAP(X)                                                                                                \
+    X(STORE_UNAVAILABLE, "store_unavailable", 5,                                                                       \
+      "the store is not reached or refuses what it is asked, or the fleet's secret is not known: limits "              \
+      "that are shared are decided by their failure modes")                                                            \
+    X(BREAKER_OPEN, "breaker_open", 5,                                                                                 \
+      "a shard of the store fails or is too slow, and is not asked until it recovers")                                 \
+    X(STORE_FAILOVER, "store_failover", 60,                                                                            \
+      "another server has become the master: counts it had not yet received are lost")                                 \
+    X(STORE_SLOW, "store_slow", 30,                                                                                    \
+      "more than one call of the store in a hundred takes nearly as long as the "                                      \
+      "deadline allows")                                                                                               \
+    X(DECISION_SLOW, "decision_slow", 60,                                                                              \
+      "more than one decision in a hundred takes longer than its budget, --latency-budget")                            \
+    X(CLOCKS_APART, "clocks_apart", 30, "this machine's clock and the store's are more than a second apart")           \
+    X(TABLE_FULL, "table_full", 120, "the table of buckets is nearly full, or live buckets are thrown out of it")      \
+    X(POLICY_REJECTED, "policy_rejected", 5, "the latest policy was refused, and the one before it is still in force") \
+    X(METERING_DROPPING, "metering_dropping", 60, "usage events are thrown away: what they tell of is not metered")    \
+    X(REJECTION_RATIO, "rejection_ratio", 60, "a limit's share of rejections has left the range it usually lies in")   \
+    X(ALL_REJECTED, "all_rejected", 30, "a limit rejects everything, and did not before")                              \
+    X(ANONYMOUS_EVERYONE, "anonymous_everyone", 60,                                                                    \
+      "all traffic has become anonymous, or all that is anonymous has become one "                                     \
+      "address or is rejected: is a proxy's header read as it should be?")                                             \
+    X(ANONYMOUS_NOBODY, "anonymous_nobody", 60,                                                                        \
+      "no traffic is anonymous any more, or none of it is rejected: is a proxy's "                                     \
       "header read as it should be?")
 
 enum sl_alarm {
@@ -60,7 +64,7 @@ struct sl_alarm_state {
     uint64_t seen_us;                 /* when its condition was last seen */
     uint64_t count;                   /* times raised */
     char began[SL_ALARM_DETAIL_MAX];  /* what was seen when it was raised last, "": nothing to add */
-    char latest[SL_ALARM_DETAIL_MAX]; /* ... when its condition was last seen */
+    char latest[SL_ALARM_DETAIL_MAX]; /* ... and since, last */
 };
 
 /* One that is over. */

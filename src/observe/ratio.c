@@ -127,17 +127,23 @@ static void remember(struct sl_ratio *ratio)
     learn(ratio);
 }
 
+static bool is_any(const struct sl_ratio_state *s)
+{
+    return s->risen || s->fallen || s->all || s->none;
+}
+
 static void sample(struct sl_ratio *ratio, uint64_t now_us)
 {
-    const struct sl_ratio_state *s = &ratio->state;
-    bool lasts = s->risen || s->fallen || s->all || s->none;
+    bool excused = is_any(&ratio->excused), lasts = excused || is_any(&ratio->seen);
 
     if (now_us < ratio->sample_at_us)
         return;
     ratio->sample_at_us = now_us + SL_RATIO_SAMPLE_US;
     if (!lasts)
         ratio->held = 0;
-    if (lasts && ratio->held < SL_RATIO_STUBBORN)
+    if (ratio->trouble)
+        return;
+    if (lasts && ratio->held < (excused ? SL_RATIO_EXCUSED : SL_RATIO_STUBBORN))
         ratio->held++;
     else if (ratio->now.n >= SL_RATIO_LEAST)
         remember(ratio);
@@ -166,7 +172,7 @@ static void judge_change(struct sl_ratio *ratio)
 {
     const struct sl_ratio_window *now = &ratio->now;
     const struct sl_ratio_usual *usual = &ratio->usual;
-    struct sl_ratio_state *s = &ratio->state;
+    struct sl_ratio_state *s = &ratio->seen;
 
     if (now->n < SL_RATIO_LEAST) {
         s->risen = s->fallen = s->none = false;
@@ -182,20 +188,57 @@ static void judge_all(struct sl_ratio *ratio)
 {
     struct sl_ratio_window now = window(ratio, SL_RATIO_SUDDEN_S);
     const struct sl_ratio_usual *usual = &ratio->usual;
-    double at = ratio->state.all ? 2 * ratio->all_at - 1 : ratio->all_at;
+    double at = ratio->seen.all ? 2 * ratio->all_at - 1 : ratio->all_at;
 
-    ratio->state.all = now.n >= SL_RATIO_LEAST_SUDDEN && now.share >= at && usual->rest >= ALL_REST_LEAST &&
-                       now.rest <= usual->rest * ALL_REST * (ratio->state.all ? 2 : 1) &&
-                       now.whole >= usual->whole * ALL_WHOLE;
+    ratio->seen.all = now.n >= SL_RATIO_LEAST_SUDDEN && now.share >= at && usual->rest >= ALL_REST_LEAST &&
+                      now.rest <= usual->rest * ALL_REST * (ratio->seen.all ? 2 : 1) &&
+                      now.whole >= usual->whole * ALL_WHOLE;
+}
+
+/* ---- excuses */
+
+static bool excuse(bool seen, bool was_seen, bool explained, bool *excused)
+{
+    *excused = *excused || (seen && !was_seen && explained);
+    return seen && !*excused;
+}
+
+static void publish(struct sl_ratio *ratio, const struct sl_ratio_state *was)
+{
+    const struct sl_ratio_state *seen = &ratio->seen;
+    struct sl_ratio_state *excused = &ratio->excused;
+    bool falls = ratio->trouble & SL_RATIO_FALLS, all = ratio->trouble & SL_RATIO_ALL;
+
+    if (is_any(seen))
+        ratio->calm = 0;
+    else if (ratio->now.n >= SL_RATIO_LEAST && ++ratio->calm >= SL_RATIO_CALM)
+        *excused = (struct sl_ratio_state){.fallen = false};
+    ratio->state.risen = seen->risen;
+    ratio->state.fallen = excuse(seen->fallen, was->fallen, falls, &excused->fallen);
+    ratio->state.none = excuse(seen->none, was->none, falls, &excused->none);
+    ratio->state.all = excuse(seen->all, was->all, all, &excused->all);
+}
+
+void sl_ratio_trouble(struct sl_ratio *ratio, unsigned explains)
+{
+    ratio->trouble = explains;
+}
+
+bool sl_ratio_is_excused_fall(const struct sl_ratio *ratio)
+{
+    return ratio->seen.fallen && ratio->excused.fallen;
 }
 
 void sl_ratio_feed(struct sl_ratio *ratio, uint64_t part, uint64_t whole, uint64_t now_us)
 {
+    struct sl_ratio_state was = ratio->seen;
+
     take_reading(ratio, part, whole, now_us);
     ratio->now = window(ratio, SL_RATIO_WINDOW_S);
     if (ratio->usual.n >= ratio->mature) {
         judge_change(ratio);
         judge_all(ratio);
+        publish(ratio, &was);
     }
     sample(ratio, now_us);
 }

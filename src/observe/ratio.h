@@ -14,6 +14,10 @@
  * Each is given up at half of its margin (hysteresis). While one lasts nothing is remembered, for at most
  * SL_RATIO_STUBBORN samples: then what was a change slowly becomes usual, within six minutes more.
  *
+ * What begins in a trouble that explains it (sl_ratio_trouble) is excused: it is no state, until the share has been usual
+ * for SL_RATIO_CALM feeds. Nothing is remembered in trouble, nor while something is excused, for at most
+ * SL_RATIO_EXCUSED samples.
+ *
  *     sl_ratio_init(&ratio, 30, 0.99, now_us);
  *     sl_ratio_feed(&ratio, rejected, decided, now_us);       once a second
  *     if (ratio.state.risen) ...
@@ -30,6 +34,8 @@
 #define SL_RATIO_SAMPLE_US UINT64_C(10000000)
 #define SL_RATIO_SAMPLES 360u
 #define SL_RATIO_STUBBORN 90u
+#define SL_RATIO_EXCUSED 360u
+#define SL_RATIO_CALM 60u
 #define SL_RATIO_MARGIN 0.10
 #define SL_RATIO_LEAST 100u       /* decisions in ten seconds, to be judged and remembered */
 #define SL_RATIO_LEAST_SUDDEN 30u /* in three, for `all` */
@@ -51,22 +57,32 @@ struct sl_ratio_state {
     bool risen, fallen, all, none;
 };
 
+/* What a trouble explains, or-ed. */
+enum sl_ratio_trouble {
+    SL_RATIO_FALLS = 1, /* fallen, none */
+    SL_RATIO_ALL = 2,   /* all */
+};
+
 struct sl_ratio_reading {
     uint64_t at_us, part, whole;
 };
 
 struct sl_ratio {
-    struct sl_ratio_state state;
+    struct sl_ratio_state state;   /* what is seen and not excused */
+    struct sl_ratio_state excused; /* sticks until all is calm */
     struct sl_ratio_window now;
     struct sl_ratio_usual usual;
     unsigned mature; /* samples before risen, fallen, all and none are judged */
     double all_at;
+    struct sl_ratio_state seen;
+    unsigned trouble; /* enum sl_ratio_trouble */
+    unsigned calm;    /* feeds, judged, without anything seen, in a row */
     /* the last readings, a ring */
     struct sl_ratio_reading readings[SL_RATIO_WINDOW_S + 1];
     unsigned n_readings, newest;
     /* samples, a ring */
     uint64_t sample_at_us; /* when the next one is due */
-    unsigned held;         /* not taken, in a row, because something lasts */
+    unsigned held;         /* not taken, in a row, because something lasts or is excused */
     unsigned n_samples, next_sample;
     uint16_t shares[SL_RATIO_SAMPLES]; /* of UINT16_MAX */
     float wholes[SL_RATIO_SAMPLES];    /* a second */
@@ -77,6 +93,12 @@ void sl_ratio_init(struct sl_ratio *ratio, unsigned mature, double all_at, uint6
 
 /* The counters as they are now: about once a second. part <= whole; a counter that went back counts as standing still. */
 void sl_ratio_feed(struct sl_ratio *ratio, uint64_t part, uint64_t whole, uint64_t now_us);
+
+/* What is going wrong elsewhere, from the next feed on, and explains; 0: nothing. */
+void sl_ratio_trouble(struct sl_ratio *ratio, unsigned explains);
+
+/* Is a fall excused now, and there? */
+bool sl_ratio_is_excused_fall(const struct sl_ratio *ratio);
 
 /* The share since ten seconds before the last feed, with the counters as they are at this moment. */
 double sl_ratio_share(const struct sl_ratio *ratio, uint64_t part, uint64_t whole);

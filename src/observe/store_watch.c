@@ -210,11 +210,12 @@ static void say_alarm(struct sl_store_watch *watch, enum sl_alarm alarm, bool ra
     watch->config.say(watch->config.ctx, raised ? SL_STORE_SAY_ERROR : SL_STORE_SAY_INFO, line);
 }
 
-static void set_alarm(struct sl_store_watch *watch, enum sl_alarm alarm, bool on, uint64_t now_us)
+/* detail: NULL, or what the line before this alarm's said. */
+static void set_alarm(struct sl_store_watch *watch, enum sl_alarm alarm, bool on, const char *detail, uint64_t now_us)
 {
     struct sl_alarms *alarms = watch->config.alarms;
 
-    if (on ? sl_alarm_raise(alarms, alarm, NULL, now_us) : sl_alarm_rest(alarms, alarm, now_us))
+    if (on ? sl_alarm_raise(alarms, alarm, detail, now_us) : sl_alarm_rest(alarms, alarm, now_us))
         say_alarm(watch, alarm, on);
 }
 
@@ -238,9 +239,9 @@ void sl_store_watch_event(struct sl_store_watch *watch, const struct sl_fleet_ev
     } else {
         on_client_event(watch, event->store, event->client, now_us);
         if (event->client->happening == SL_CLIENT_BREAKER && event->client->breaker == SL_BREAKER_OPEN)
-            set_alarm(watch, SL_ALARM_BREAKER_OPEN, true, now_us);
+            set_alarm(watch, SL_ALARM_BREAKER_OPEN, true, event->client->shard, now_us);
         if (event->client->happening == SL_CLIENT_FAILOVER)
-            set_alarm(watch, SL_ALARM_STORE_FAILOVER, true, now_us);
+            set_alarm(watch, SL_ALARM_STORE_FAILOVER, true, event->client->text, now_us);
     }
     pthread_mutex_unlock(&watch->lock);
 }
@@ -255,12 +256,26 @@ static bool is_refusing(struct sl_store_watch *watch, const struct sl_store_heal
     return refused > 0 && refused >= answered;
 }
 
+/* NULL: nothing. */
+static const char *what_is_wrong(struct sl_store_watch *watch, const struct sl_store_health *health)
+{
+    bool refusing = is_refusing(watch, health);
+
+    if (!health->reached)
+        return "it is not reached";
+    if (!health->secret_known)
+        return "the fleet's secret is not known";
+    return refusing ? "it answers half of the decisions or more with errors" : NULL;
+}
+
 void sl_store_watch_look(struct sl_store_watch *watch, const struct sl_store_health *health, uint64_t now_us)
 {
+    const char *ill;
     bool well, early;
 
     pthread_mutex_lock(&watch->lock);
-    well = health->reached && health->secret_known && !is_refusing(watch, health);
+    ill = what_is_wrong(watch, health);
+    well = ill == NULL;
     for (unsigned i = 0; i < SL_STORE_WATCH_ROWS; i++) {
         if (watch->rows[i].kept && elapsed_us(&watch->rows[i], now_us) >= SL_STORE_WATCH_QUIET_US)
             say(watch, &watch->rows[i], now_us);
@@ -269,10 +284,10 @@ void sl_store_watch_look(struct sl_store_watch *watch, const struct sl_store_hea
     watch->bad_looks = well ? 0 : watch->bad_looks + 1;
     early = !watch->reached && now_us - watch->config.now_us < SL_STORE_WATCH_GRACE_US;
     if (well)
-        set_alarm(watch, SL_ALARM_STORE_UNAVAILABLE, false, now_us);
+        set_alarm(watch, SL_ALARM_STORE_UNAVAILABLE, false, NULL, now_us);
     else if (!early && watch->bad_looks >= LOOKS_UNTIL_UNAVAILABLE)
-        set_alarm(watch, SL_ALARM_STORE_UNAVAILABLE, true, now_us);
-    set_alarm(watch, SL_ALARM_BREAKER_OPEN, health->breaker != SL_BREAKER_CLOSED, now_us);
-    set_alarm(watch, SL_ALARM_STORE_FAILOVER, false, now_us);
+        set_alarm(watch, SL_ALARM_STORE_UNAVAILABLE, true, ill, now_us);
+    set_alarm(watch, SL_ALARM_BREAKER_OPEN, health->breaker != SL_BREAKER_CLOSED, NULL, now_us);
+    set_alarm(watch, SL_ALARM_STORE_FAILOVER, false, NULL, now_us);
     pthread_mutex_unlock(&watch->lock);
 }

@@ -11,7 +11,9 @@ void sl_health_watch_init(struct sl_health_watch *watch, const struct sl_teller 
     sl_ratio_init(&watch->calls, SL_RATIO_SAMPLES, 1, now_us);
     sl_ratio_init(&watch->evictions, SL_RATIO_SAMPLES, 1, now_us);
     sl_ratio_feed(&watch->calls, begin->slow_calls, begin->calls, now_us);
+    sl_ratio_init(&watch->dropped, SL_RATIO_SAMPLES, 1, now_us);
     sl_ratio_feed(&watch->evictions, 0, begin->table.evictions, now_us);
+    sl_ratio_feed(&watch->dropped, 0, begin->meter_dropped, now_us);
 }
 
 static void look_at_store(struct sl_health_watch *watch, const struct sl_health *health, uint64_t now_us)
@@ -52,9 +54,19 @@ static void look_at_table(struct sl_health_watch *watch, const struct sl_health 
                   now_us);
 }
 
+static void look_at_metering(struct sl_health_watch *watch, const struct sl_health *health, uint64_t now_us)
+{
+    char detail[SL_TELLER_DETAIL_MAX];
+
+    sl_ratio_feed(&watch->dropped, 0, health->meter_dropped, now_us);
+    snprintf(detail, sizeof detail, "%" PRIu64 " in ten seconds", watch->dropped.now.n);
+    sl_teller_set(&watch->teller, SL_ALARM_METERING_DROPPING, watch->dropped.now.n > 0, detail, now_us);
+}
+
 void sl_health_watch_look(struct sl_health_watch *watch, const struct sl_health *health, uint64_t now_us)
 {
     look_at_store(watch, health, now_us);
     look_at_clocks(watch, health, now_us);
     look_at_table(watch, health, now_us);
+    look_at_metering(watch, health, now_us);
 }

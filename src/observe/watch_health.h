@@ -1,10 +1,12 @@
-/* The alarms about what decisions stand on: is the store slow, do the clocks agree, is there room in the table?
+/* The alarms about what decisions stand on: is the store slow, do the clocks agree, is there room in the table,
+ * does metering keep up?
  *
  *     sl_health_watch_look(&watch, &health, now_us);       once a second
  *
- * store_slow     of the calls of the last ten seconds, at least SL_HEALTH_CALLS, more than 1 % were slow
- * clocks_apart   by more than SL_HEALTH_APART_US
- * table_full     more than 90 % of the slots live, or SL_HEALTH_EVICTIONS live buckets evicted within ten seconds
+ * store_slow          of the calls of the last ten seconds, at least SL_HEALTH_CALLS, more than 1 % were slow
+ * clocks_apart        by more than SL_HEALTH_APART_US
+ * table_full          more than 90 % of the slots live, or SL_HEALTH_EVICTIONS live buckets evicted within ten seconds
+ * metering_dropping   a usage event was thrown away within the last ten seconds
  *
  * Time is an argument. One thread. */
 #ifndef SL_OBSERVE_WATCH_HEALTH_H
@@ -25,12 +27,13 @@ struct sl_health {
     /* Of the store; all 0 without one. */
     uint64_t calls, slow_calls; /* answered or timed out, of all shards; those that took nearly the deadline or more */
     int64_t clock_apart_us;     /* as in struct sl_fleet_stats */
+    uint64_t meter_dropped;     /* usage events that were thrown away; 0 where nothing is metered */
 };
 
 struct sl_health_watch {
     struct sl_teller teller;
-    struct sl_ratio calls;     /* slow ones of all */
-    struct sl_ratio evictions; /* only as a window */
+    struct sl_ratio calls;              /* slow ones of all */
+    struct sl_ratio evictions, dropped; /* only as windows */
 };
 
 /* begin: how things stand at first; what was counted before is not looked at. */

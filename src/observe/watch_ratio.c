@@ -22,6 +22,8 @@
 struct row {
     char limit[SLUICE_NAME_MAX];
     bool came_later; /* with a reload */
+    bool shared;     /* a store has decided, or was missed */
+    bool dips;       /* since a failover */
     uint64_t since_us;
     struct sl_ratio *ratio; /* NULL: not asked yet */
 };
@@ -52,6 +54,10 @@ struct sl_ratio_watch {
     uint64_t looked_us;   /* last; else when it was made */
     struct row *rows;
     size_t n_rows;
+    bool in_trouble;           /* with the store */
+    bool dips;                 /* a row does */
+    uint64_t failover_us;      /* the last; 0: none */
+    uint64_t failover_told_us; /* when the alarm about it was last kept up from here */
     struct sl_ratio crowds[CROWDS];
     uint64_t anonymous_seen;  /* decisions about addresses, at the last look */
     double hottest_decisions; /* of the hottest address, added up */
@@ -153,6 +159,11 @@ static uint64_t decided(const struct sl_limiter_count *count)
     return rejected(count) + count->checks_allowed;
 }
 
+static bool is_shared(const struct sl_limiter_count *count)
+{
+    return count->shared_allowed + count->shared_rejected + count->degraded_allowed + count->degraded_rejected > 0;
+}
+
 static void feed_row(struct sl_ratio_watch *watch, struct row *row, const struct sl_limiter_count *count,
                      uint64_t now_us)
 {
@@ -167,6 +178,8 @@ static void feed_row(struct sl_ratio_watch *watch, struct row *row, const struct
         sl_ratio_init(row->ratio, MATURE_LIMIT, ALL_LIMIT, now_us);
         sl_ratio_feed(row->ratio, 0, 0, watch->looked_us);
     }
+    row->shared = row->shared || is_shared(count);
+    sl_ratio_trouble(row->ratio, watch->in_trouble && row->shared ? SL_RATIO_FALLS : 0);
     sl_ratio_feed(row->ratio, rejected(count), decided(count), now_us);
 }
 
@@ -185,6 +198,11 @@ static void tell_row(char *detail, size_t size, const struct row *row)
     if (ratio->usual.n > 0)
         snprintf(detail + strlen(detail), size - strlen(detail), ", usually %.1f %% to %.1f %%", ratio->usual.low * 100,
                  ratio->usual.high * 100);
+}
+
+static double depth(const struct row *row)
+{
+    return row->ratio->usual.low - row->ratio->now.share;
 }
 
 static void look_at_limits(struct sl_ratio_watch *watch, const struct sl_ratio_traffic *traffic, uint64_t now_us)
@@ -206,15 +224,69 @@ static void look_at_limits(struct sl_ratio_watch *watch, const struct sl_ratio_t
     sl_teller_set(&watch->teller, SL_ALARM_ALL_REJECTED, *shut, shut, now_us);
 }
 
+/* ---- trouble with the store */
+
+static bool is_recent(uint64_t at_us, uint64_t now_us)
+{
+    return at_us && (now_us < at_us || now_us - at_us < SL_RATIO_WATCH_TROUBLE_US);
+}
+
+/* Keeping the alarm up for the sake of a dip is no other failover. */
+static void look_for_trouble(struct sl_ratio_watch *watch, uint64_t now_us)
+{
+    struct sl_alarms *alarms = watch->teller.alarms;
+    uint64_t failover_us = sl_alarm_read(alarms, SL_ALARM_STORE_FAILOVER).seen_us;
+
+    if (failover_us > watch->failover_told_us)
+        watch->failover_us = failover_us;
+    watch->in_trouble = is_recent(watch->failover_us, now_us) ||
+                        is_recent(sl_alarm_read(alarms, SL_ALARM_STORE_UNAVAILABLE).seen_us, now_us) ||
+                        is_recent(sl_alarm_read(alarms, SL_ALARM_BREAKER_OPEN).seen_us, now_us);
+}
+
+static void tell_dip(struct sl_ratio_watch *watch, const struct row *row, uint64_t now_us)
+{
+    char detail[SL_TELLER_DETAIL_MAX] = "counts were lost and fill up again: ", line[SL_TELLER_DETAIL_MAX + 32];
+
+    tell_row(detail + strlen(detail), sizeof detail - strlen(detail), row);
+    sl_teller_set(&watch->teller, SL_ALARM_STORE_FAILOVER, true, detail, now_us);
+    watch->failover_told_us = now_us;
+    if (!watch->dips) {
+        snprintf(line, sizeof line, "after the failover %s", detail);
+        watch->teller.say(watch->teller.ctx, false, line);
+    }
+}
+
+/* A dip begins soon after the failover, and is one for as long as it lasts. */
+static void look_for_dips(struct sl_ratio_watch *watch, uint64_t now_us)
+{
+    const struct row *deepest = NULL;
+
+    for (size_t i = 0; i < watch->n_rows; i++) {
+        struct row *row = &watch->rows[i];
+        bool low = row->ratio && sl_ratio_is_excused_fall(row->ratio);
+
+        row->dips = low && (row->dips || is_recent(watch->failover_us, now_us));
+        if (row->dips && (!deepest || depth(row) > depth(deepest)))
+            deepest = row;
+    }
+    if (deepest)
+        tell_dip(watch, deepest, now_us);
+    watch->dips = deepest != NULL;
+}
+
 /* ---- anonymous traffic */
 
 static void feed_crowds(struct sl_ratio_watch *watch, const struct sl_ratio_traffic *traffic, uint64_t now_us)
 {
     const struct sl_limiter_stats *stats = &traffic->stats;
+    struct sl_ratio *rejected_share = &watch->crowds[REJECTED_OF_ANONYMOUS];
     uint64_t anonymous = stats->anonymous_allowed + stats->anonymous_rejected;
 
     sl_ratio_feed(&watch->crowds[ANONYMOUS_OF_ALL], anonymous, stats->allowed + stats->rejected, now_us);
-    sl_ratio_feed(&watch->crowds[REJECTED_OF_ANONYMOUS], stats->anonymous_rejected, anonymous, now_us);
+    /* Here those for want of a store are not told apart. */
+    sl_ratio_trouble(rejected_share, watch->in_trouble ? SL_RATIO_FALLS | SL_RATIO_ALL : 0);
+    sl_ratio_feed(rejected_share, stats->anonymous_rejected, anonymous, now_us);
     if (traffic->hottest_address >= 0) {
         if (anonymous > watch->anonymous_seen)
             watch->hottest_decisions += traffic->hottest_address * (double)(anonymous - watch->anonymous_seen);
@@ -254,8 +326,11 @@ void sl_ratio_watch_look(struct sl_ratio_watch *watch, const struct sl_ratio_tra
 {
     pthread_mutex_lock(&watch->lock);
     follow(watch, traffic->rows, traffic->n_rows, now_us);
-    if (is_current(watch, traffic->rows, traffic->n_rows))
+    look_for_trouble(watch, now_us);
+    if (is_current(watch, traffic->rows, traffic->n_rows)) {
         look_at_limits(watch, traffic, now_us);
+        look_for_dips(watch, now_us);
+    }
     look_at_crowds(watch, traffic, now_us);
     watch->looked = true;
     watch->looked_us = now_us;

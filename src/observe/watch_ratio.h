@@ -8,6 +8,11 @@
  * out of a limit's share: other alarms tell of them. A limit costs 2.5 KB once it has been asked; there are as many as the
  * limiter counts apart, SL_COUNT_ROWS_MAX.
  *
+ * When the store has failed or another server has become its master (its alarms tell), counts may be lost, and rejections dip
+ * until buckets are as empty as before. A fall that begins within SL_RATIO_WATCH_TROUBLE_US is excused where the limit is
+ * shared, and what is seen then is not remembered; after a failover it is told as part of store_failover, which lasts as long
+ * as the dip.
+ *
  * rejection_ratio      of a limit: risen or fallen
  * all_rejected         of a limit: `all`; or one that came with a reload and has let hardly anything pass since
  * anonymous_everyone   `all` of: anonymous decisions of all, anonymous rejections, one address of all anonymous decisions
@@ -20,6 +25,8 @@
 
 #include "limiter/limiter.h"
 #include "observe/teller.h"
+
+#define SL_RATIO_WATCH_TROUBLE_US UINT64_C(60000000)
 
 struct sl_ratio_watch;
 

@@ -342,6 +342,76 @@ static void counters_and_clocks_that_go_back_are_harmless(void **state)
     assert_true(ratio.now.share <= 1 && ratio.now.share >= 0);
 }
 
+static void after_a_failover(struct traffic *t)
+{
+    begin(t, 30, 0.99);
+    run(t, 1800, 100, 0.4);
+    sl_ratio_trouble(&t->ratio, SL_RATIO_FALLS);
+    run(t, 60, 100, 0.02);
+    sl_ratio_trouble(&t->ratio, 0);
+}
+
+/* Counts were lost: whole buckets, hardly a rejection, for twenty minutes. It is neither a change nor remembered. */
+static void a_dip_that_is_explained_is_excused(void **state)
+{
+    struct traffic t;
+
+    (void)state;
+    after_a_failover(&t);
+    assert_true(sl_ratio_is_excused_fall(&t.ratio));
+    run(&t, 600, 100, 0.02);
+    ramp(&t, 600, 100, 100, 0.02, 0.4);
+    run(&t, 600, 100, 0.4);
+    expect_quiet(&t);
+    assert_false(sl_ratio_is_excused_fall(&t.ratio));
+    assert_true(t.ratio.usual.low > 0.34); /* the end of the ramp is within the margin */
+    run(&t, 20, 100, 0.02);                /* the next one is none of its business */
+    assert_true(t.ratio.state.fallen);
+}
+
+static void a_rise_is_never_excused(void **state)
+{
+    struct traffic t;
+
+    (void)state;
+    begin(&t, 30, 0.99);
+    run(&t, 1800, 100, 0.4);
+    sl_ratio_trouble(&t.ratio, SL_RATIO_FALLS);
+    run(&t, 10, 100, 0.9);
+    assert_true(t.ratio.state.risen);
+    run(&t, 10, 100, 1);
+    assert_true(t.ratio.state.all);
+}
+
+/* What never comes back becomes usual in the end, and was no change. */
+static void an_excuse_does_not_last_for_ever(void **state)
+{
+    struct traffic t;
+
+    (void)state;
+    after_a_failover(&t);
+    run(&t, 3 * 3600, 100, 0.02);
+    expect_quiet(&t);
+    assert_true(t.ratio.usual.low < 0.05);
+    run(&t, 30, 100, 0.4);
+    assert_true(t.ratio.state.risen);
+}
+
+/* A fall that comes first is not explained by what comes later. */
+static void what_was_there_before_is_not_excused(void **state)
+{
+    struct traffic t;
+
+    (void)state;
+    begin(&t, 30, 0.99);
+    run(&t, 1800, 100, 0.4);
+    run(&t, 20, 100, 0.02);
+    assert_true(t.ratio.state.fallen);
+    sl_ratio_trouble(&t.ratio, SL_RATIO_FALLS);
+    run(&t, 20, 100, 0.02);
+    assert_true(t.ratio.state.fallen);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +432,10 @@ int main(void)
         cmocka_unit_test(there_is_hysteresis),
         cmocka_unit_test(keyed_traffic_that_turns_anonymous_is_all),
         cmocka_unit_test(counters_and_clocks_that_go_back_are_harmless),
+        cmocka_unit_test(a_dip_that_is_explained_is_excused),
+        cmocka_unit_test(a_rise_is_never_excused),
+        cmocka_unit_test(an_excuse_does_not_last_for_ever),
+        cmocka_unit_test(what_was_there_before_is_not_excused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,12 +133,39 @@ static void a_table_that_is_full_or_evicts(void **state)
     sl_alarms_fini(&s.alarms);
 }
 
+/* Each event that is thrown away is one that nobody is billed for: one is enough. What was dropped before is none. */
+static void an_event_that_is_not_metered(void **state)
+{
+    struct sl_teller teller;
+    struct scene s;
+
+    (void)state;
+    begin(&s);
+    teller = s.watch.teller;
+    s.health.meter_dropped = 70;
+    sl_health_watch_init(&s.watch, &teller, &s.health, s.now_us);
+    run(&s, 60, 0, 0, 0);
+    assert_int_equal(s.n_lines, 0);
+    s.health.meter_dropped++;
+    run(&s, 1, 0, 0, 0);
+    assert_true(is_raised(&s, SL_ALARM_METERING_DROPPING));
+    assert_non_null(strstr(s.line, "! alarm metering_dropping: "));
+    assert_non_null(strstr(s.line, ": 1 in ten seconds;"));
+    run(&s, 68, 0, 0, 0); /* nine seconds more, and its hold but for one */
+    assert_true(is_raised(&s, SL_ALARM_METERING_DROPPING));
+    run(&s, 1, 0, 0, 0);
+    assert_false(is_raised(&s, SL_ALARM_METERING_DROPPING));
+    assert_int_equal(s.n_lines, 2);
+    sl_alarms_fini(&s.alarms);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_store),
         cmocka_unit_test(clocks_apart_either_way),
         cmocka_unit_test(a_table_that_is_full_or_evicts),
+        cmocka_unit_test(an_event_that_is_not_metered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
