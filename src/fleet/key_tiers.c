@@ -1,5 +1,5 @@
 /* Asks the store for the tiers of keys (`tiers.keys_store`): what tiers.h has waiting goes out with the lane's turn, a look a
- * call, on the hash NAMESPACE:{keys} of the main store: field, a key as the policy sees it; value, the name of its tier. */
+ * call, on the hash SL_TIERS_HASH of the main store. */
 #include "fleet/internal.h"
 
 #include "base/err.h"
@@ -68,7 +68,7 @@ static void note_refusal(struct sl_fleet *fleet, const char *error)
         snprintf(told->refusal, sizeof told->refusal, "%s", error);
     pthread_mutex_unlock(&fleet->lock);
     if (news && error[0])
-        tell(fleet, "the tiers of keys cannot be looked up in %s:{keys}: %.200s; what is known of keys stays",
+        tell(fleet, "the tiers of keys cannot be looked up in " SL_TIERS_HASH ": %.200s; what is known of keys stays",
              fleet->ns, error);
 }
 
@@ -87,10 +87,12 @@ static void note_unknown(struct sl_fleet *fleet, const struct sl_reply *value, u
         told->unknown_us = now_us;
     pthread_mutex_unlock(&fleet->lock);
     if (news && name[0])
-        tell(fleet, "%s:{keys} gives a key the tier `%s`, which the policy does not name: such keys count as unknown",
+        tell(fleet,
+             SL_TIERS_HASH " gives a key the tier `%s`, which the policy does not name: such keys count as unknown",
              fleet->ns, name);
     else if (news)
-        tell(fleet, "%s:{keys} gives a key something that is no name of a tier: such keys count as unknown", fleet->ns);
+        tell(fleet, SL_TIERS_HASH " gives a key something that is no name of a tier: such keys count as unknown",
+             fleet->ns);
 }
 
 /* ---- answers */
@@ -148,7 +150,7 @@ static enum sl_result ask(struct sl_lane *lane, struct sl_lane_look *out)
     struct sl_client *client = sl_lane_client(lane, 0);
     struct sl_word words[4 + SL_TIERS_LOOK_KEYS];
     char bytes[SL_NAMESPACE_MAX + 8];
-    struct sl_word key = {bytes, (size_t)snprintf(bytes, sizeof bytes, "%s:{keys}", lane->fleet->ns)};
+    struct sl_word key = {bytes, (size_t)snprintf(bytes, sizeof bytes, SL_TIERS_HASH, lane->fleet->ns)};
     unsigned n = sl_tiers_look_n(out->look);
 
     if (!client)

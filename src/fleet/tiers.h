@@ -41,6 +41,10 @@ enum sl_tiers_count {
 };
 extern const char *const sl_tiers_count_names[SL_TIERS_COUNTS]; /* the metric's label */
 
+/* The hash in the main store, of a namespace: field, a key as the policy sees it (addresses in their one spelling); value,
+ * the name of its tier. */
+#define SL_TIERS_HASH "%s:{keys}"
+
 struct sl_tiers;
 
 struct sl_tiers_config {

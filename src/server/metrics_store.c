@@ -136,6 +136,18 @@ static void add_totals(struct sl_exposition *x, const struct sl_fleet_stats *s)
                         s->secret_known);
 }
 
+static void add_keys(struct sl_exposition *x, const struct sl_fleet_stats *s)
+{
+    sl_exposition_family(x, "sluice_keys_lookups", "counter",
+                         "Keys looked up in the store for their tiers (keys_store), by what came of it.");
+    for (unsigned i = 0; i < SL_TIERS_COUNTS; i++) {
+        sl_exposition_begin(x, "_total");
+        sl_exposition_label(x, "result", sl_tiers_count_names[i]);
+        sl_exposition_int(x, s->key_lookups[i]);
+    }
+    sl_exposition_gauge(x, "sluice_keys_cached", "Keys of which it is remembered what the store says.", s->keys_cached);
+}
+
 bool sl_expose_store(struct sl_exposition *x, struct sl_fleet *fleet)
 {
     struct shards *shards = malloc(sizeof *shards);
@@ -148,6 +160,7 @@ bool sl_expose_store(struct sl_exposition *x, struct sl_fleet *fleet)
     sl_fleet_stats(fleet, &stats);
     add_shards(x, shards);
     add_totals(x, &stats);
+    add_keys(x, &stats);
     free(shards);
     return true;
 }
