@@ -2,6 +2,7 @@
 #include "limiter/snapshot.h"
 
 #include "base/err.h"
+#include "policy/override.h"
 
 #include <string.h>
 
@@ -85,6 +86,7 @@ static void visit_limit(struct walk *w, const struct sl_limit *limit)
 {
     if (!could_meet(w, limit) || (w->reset && !belongs_to_key(limit)))
         return;
+    limit = sl_policy_limit_for(w->policy, &w->request, limit);
     if (!(limit->per & SL_PER_ENDPOINT)) {
         visit_rates(w, limit, "");
         return;

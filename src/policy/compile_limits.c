@@ -98,77 +98,29 @@ static bool check_burst(struct sl_load *load, const struct sl_limit_draft *draft
     return true;
 }
 
-static bool store_log_too_long(const struct sl_load *load, const struct sl_limit *limit, const struct sl_rate *rate)
-{
-    return load->options->has_store && limit->algorithm == SL_SLIDING_WINDOW_LOG &&
-           limit->coordination != SL_COORD_LOCAL && rate->count > SL_LOG_COUNT_MAX_STORE;
-}
-
-/* A share of a shape is always one. */
-static void share_shape(uint32_t share_ppm, struct sl_shape *shape)
-{
-    bool bucket = sl_algorithm_is_bucket((enum sl_algorithm)shape->algorithm);
-    struct sl_rate_draft rate = {
-        .rate = {.kind = SL_RATE_LIMITED, .count = shape->count, .period_us = shape->period_us},
-        .burst = bucket ? shape->limit : 0};
-    const char *why;
-
-    sl_rate_share(share_ppm, bucket, &rate);
-    (void)sl_shape_init(shape, (enum sl_algorithm)shape->algorithm, &rate.rate, rate.burst, &why);
-}
-
-/* A rate as written must be right by itself, whatever ceiling and region make of it. */
 static bool compile_rate(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit,
                          const struct sl_rate_draft *written)
 {
-    struct sl_rate_draft rate = *written;
-    enum sl_limit_field field = draft->rate.node == written->node ? SL_LF_RATE : SL_LF_RATES;
-    struct sl_shape *shape = &limit->shapes[limit->n_rates];
-    const char *why;
+    struct sl_fault fault;
 
-    if (field == SL_LF_RATE && rate.burst)
-        field = SL_LF_BURST;
-    if (sl_shape_init(shape, limit->algorithm, &rate.rate, rate.burst, &why) != 0) {
-        sl_limit_error(load, draft, field, "%s", why);
-        return false;
-    }
-    if (store_log_too_long(load, limit, &rate.rate)) {
-        sl_limit_error(
-            load, draft, field,
-            "a sliding_window_log in the store keeps at most %u entries: lower COUNT, or use coordination: local",
-            SL_LOG_COUNT_MAX_STORE);
-        return false;
-    }
-    if (sl_rate_cap(load->policy, limit, &rate)) {
-        limit->capped = true;
-        if (sl_shape_init(shape, limit->algorithm, &rate.rate, rate.burst, &why) != 0) {
-            sl_limit_error(load, draft, field, "under the ceiling: %s", why);
-            return false;
-        }
-    }
-    if (limit->region)
-        share_shape(limit->region->share_ppm, shape);
-    limit->n_rates++;
-    return true;
+    if (sl_limit_add_rate(load->policy, limit, written, &fault))
+        return true;
+    if (draft->rate.node != written->node)
+        fault.field = SL_LF_RATES;
+    sl_limit_error(load, draft, fault.field, "%s", fault.text);
+    return false;
 }
 
 static bool compile_rates(struct sl_load *load, struct sl_limit_draft *draft, struct sl_limit *limit,
                           struct sl_limit_written *written)
 {
-    const struct sl_policy *policy = load->policy;
     bool ok = true;
 
     if (!gather_rates(load, draft, written) || !check_burst(load, draft, written))
         return false;
     limit->kind = written->rates[0].rate.kind;
-    if (limit->kind == SL_RATE_UNLIMITED && policy->has_ceiling && (limit->per & SL_PER_KEY)) {
-        limit->capped = true;
-        limit->algorithm = SL_TOKEN_BUCKET;
-        limit->shapes[0] = policy->ceiling.shapes[0];
-        if (limit->region)
-            share_shape(limit->region->share_ppm, &limit->shapes[0]);
-        limit->n_rates = 1;
-    }
+    if (limit->kind == SL_RATE_UNLIMITED)
+        sl_limit_take_ceiling(load->policy, limit);
     if (limit->kind != SL_RATE_LIMITED)
         return true;
     for (unsigned i = 0; i < written->n_rates; i++)
@@ -178,117 +130,17 @@ static bool compile_rates(struct sl_load *load, struct sl_limit_draft *draft, st
 
 /* ---- coordination ----------------------------------------------------------------------------------------------- */
 
-static uint32_t largest_cost(const struct sl_policy *policy, const struct sl_limit *limit, uint32_t endpoint_id)
-{
-    const struct sl_endpoints *e = &policy->endpoints;
-    int64_t most = 1;
-
-    if (limit->cost >= 0)
-        return (uint32_t)limit->cost;
-    if (limit->endpoint)
-        return e->list[endpoint_id].cost >= 0 ? (uint32_t)e->list[endpoint_id].cost : 1;
-    for (uint32_t i = 1; i <= e->n; i++)
-        if (e->list[i].cost > most)
-            most = e->list[i].cost;
-    return (uint32_t)most;
-}
-
-/* The n shares of x sum to x. */
-static uint32_t share(uint32_t x, unsigned n, unsigned at)
-{
-    return x / n + (at < x % n);
-}
-
-int sl_shape_split(const struct sl_shape *shape, unsigned n, unsigned at, struct sl_shape *ret_part,
-                   const char **ret_why)
-{
-    bool bucket = sl_algorithm_is_bucket((enum sl_algorithm)shape->algorithm);
-    struct sl_rate rate = {.kind = SL_RATE_LIMITED, .count = share(shape->count, n, at), .period_us = shape->period_us};
-
-    return sl_shape_init(ret_part, (enum sl_algorithm)shape->algorithm, &rate, bucket ? share(shape->limit, n, at) : 0,
-                         ret_why);
-}
-
-/* Parts differ where COUNT's remainder ends, and the limit's. */
-static bool parts_are_legal(const struct sl_shape *shape, unsigned n, const char **ret_why)
-{
-    unsigned at[] = {0, shape->count % n, shape->limit % n, n - 1};
-    struct sl_shape part;
-
-    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
-        if (sl_shape_split(shape, n, at[i], &part, ret_why) != 0)
-            return false;
-    return true;
-}
-
-/* Can `shape` be split? `where` is what an error begins with. */
-static bool check_split(struct sl_load *load, const struct sl_limit_draft *draft, const struct sl_limit *limit,
-                        const struct sl_shape *shape, const char *where)
-{
-    uint32_t cost = largest_cost(load->policy, limit, load->policy->written[draft->index].endpoint_id);
-    enum sl_limit_field field = draft->given.at[SL_LF_SPLIT] ? SL_LF_SPLIT : SL_LF_COORDINATION;
-    unsigned n = sl_limit_n_parts(limit);
-    const char *why;
-
-    if (shape->limit < UINT64_C(10) * cost * n) {
-        sl_limit_error(load, draft, field,
-                       "%s%u split in %u leaves less than 10 times the largest cost, %u: it would reject early; "
-                       "use a larger burst, at most %u parts, or another coordination",
-                       where, shape->limit, n, cost, shape->limit / (10 * (cost ? cost : 1)));
-        return false;
-    }
-    if (shape->count < n || shape->limit < n) {
-        sl_limit_error(load, draft, field, "%sa %s of %u cannot be split in %u: every part needs at least 1", where,
-                       shape->count < n ? "COUNT" : "burst", shape->count < n ? shape->count : shape->limit, n);
-        return false;
-    }
-    if (!parts_are_legal(shape, n, &why)) {
-        sl_limit_error(load, draft, field, "%ssplit in %u: %s", where, n, why);
-        return false;
-    }
-    return true;
-}
-
-static bool check_block(struct sl_load *load, const struct sl_limit_draft *draft, const struct sl_limit *limit,
-                        const struct sl_shape *shape, const char *where)
-{
-    if (limit->lease_block <= shape->limit)
-        return true;
-    sl_limit_error(load, draft, SL_LF_LEASE, "%sa block of %llu is more than the limit ever holds, %u", where,
-                   (unsigned long long)limit->lease_block, shape->limit);
-    return false;
-}
-
-static bool check_shape(struct sl_load *load, const struct sl_limit_draft *draft, const struct sl_limit *limit,
-                        const struct sl_shape *shape, const char *where)
-{
-    bool split = limit->coordination == SL_COORD_SPLIT && sl_limit_draft_knows(&load->draft, draft, SL_LF_SPLIT);
-
-    return (!split || check_split(load, draft, limit, shape, where)) && check_block(load, draft, limit, shape, where);
-}
-
-/* In every region, wherever this is: a policy is good for all of them, or for none. */
 static void check_shapes(struct sl_load *load, const struct sl_limit_draft *draft, const struct sl_limit *limit)
 {
-    bool regions = limit->n_regions && sl_limit_draft_knows(&load->draft, draft, SL_LF_REGIONS);
-    char where[SLUICE_NAME_MAX + 16];
+    bool split = sl_limit_draft_knows(&load->draft, draft, SL_LF_SPLIT);
+    bool regions = sl_limit_draft_knows(&load->draft, draft, SL_LF_REGIONS);
+    struct sl_fault fault;
 
-    for (unsigned i = 0; i < limit->n_rates; i++) {
-        struct sl_rate_draft rate = sl_limit_whole(load->policy, limit, i);
-        struct sl_shape whole, shape;
-        const char *why;
-
-        (void)sl_shape_init(&whole, limit->algorithm, &rate.rate, rate.burst, &why);
-        if (!check_shape(load, draft, limit, &whole, ""))
-            return;
-        for (unsigned k = 0; regions && k < limit->n_regions; k++) {
-            shape = whole;
-            share_shape(limit->regions[k].share_ppm, &shape);
-            snprintf(where, sizeof where, "in region `%s`, ", limit->regions[k].name);
-            if (!check_shape(load, draft, limit, &shape, where))
-                return;
-        }
-    }
+    if (sl_limit_fits(load->policy, limit, split, regions, &fault))
+        return;
+    if (fault.field == SL_LF_SPLIT && !draft->given.at[SL_LF_SPLIT])
+        fault.field = SL_LF_COORDINATION;
+    sl_limit_error(load, draft, fault.field, "%s", fault.text);
 }
 
 static void check_coordination(struct sl_load *load, const struct sl_limit_draft *draft, struct sl_limit *limit)
@@ -321,8 +173,7 @@ static void append(char *buf, size_t size, size_t *len, const char *text)
     *len += n;
 }
 
-/* Buckets are those of a name, an algorithm, a way of separating and a region: what stays over a reload while these do. */
-static void make_seeds(const struct sl_load *load, struct sl_limit *limit)
+void sl_limit_seed(struct sl_secret secret, struct sl_limit *limit)
 {
     char text[3 * SLUICE_NAME_MAX + SLUICE_LABELS_MAX * (SLUICE_LABEL_NAME_MAX + 1) + 8], per[2] = "";
     struct sl_secret seed;
@@ -336,7 +187,7 @@ static void make_seeds(const struct sl_load *load, struct sl_limit *limit)
         append(text, sizeof text, &len, limit->per_labels[i]);
     if (limit->region)
         append(text, sizeof text, &len, limit->region->name);
-    seed = sl_secret_derive(load->options->secret, limit->region ? "limit in a region" : "limit", text, len);
+    seed = sl_secret_derive(secret, limit->region ? "limit in a region" : "limit", text, len);
     for (unsigned i = 0; i < SL_RATES_MAX; i++)
         limit->seeds[i] = (struct sl_hash128){seed.k0 + i * RATE_STEP, seed.k1};
 }
@@ -393,10 +244,10 @@ void sl_compile_limits(struct sl_load *load)
         draft->sound = compile_rates(load, draft, limit, &policy->written[i]);
         if (draft->sound)
             check_coordination(load, draft, limit);
-        make_seeds(load, limit);
+        sl_limit_seed(policy->secret, limit);
         for (unsigned k = 0; k < policy->written[i].n_rates; k++)
             policy->written[i].rates[k].node = NULL; /* the tree goes before the policy does */
     }
     if (policy->has_ceiling)
-        make_seeds(load, &policy->ceiling);
+        sl_limit_seed(policy->secret, &policy->ceiling);
 }

@@ -67,7 +67,7 @@ struct sl_rate_draft sl_limit_whole(const struct sl_policy *policy, const struct
     struct sl_rate_draft rate = {.rate = policy->ceiling_rate, .burst = policy->ceiling_burst};
 
     if (limit->index != UINT32_MAX && limit->kind == SL_RATE_LIMITED) {
-        rate = policy->written[limit->index].rates[rate_idx];
+        rate = limit->replaced ? *limit->replaced : policy->written[limit->index].rates[rate_idx];
         (void)sl_rate_cap(policy, limit, &rate);
     }
     return rate;

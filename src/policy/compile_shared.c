@@ -37,13 +37,13 @@ static enum sl_coordination effective(const struct sl_limit *limit)
     return limit->coordination == SL_COORD_AUTO && !leasable ? SL_COORD_SHARED : limit->coordination;
 }
 
-static bool make_parts(struct sl_load *load, const struct sl_limit *limit, struct sl_limit_shared *shared)
+static bool make_parts(struct sl_arena *arena, const struct sl_limit *limit, struct sl_limit_shared *shared)
 {
     const char *why;
 
     shared->n_parts = sl_limit_n_parts(limit);
     for (unsigned i = 0; i < limit->n_rates; i++) {
-        struct sl_shape *parts = sl_read_alloc(&load->reader, shared->n_parts, sizeof *parts);
+        struct sl_shape *parts = sl_arena_calloc(arena, shared->n_parts, sizeof *parts);
 
         if (!parts)
             return false;
@@ -54,7 +54,7 @@ static bool make_parts(struct sl_load *load, const struct sl_limit *limit, struc
     return true;
 }
 
-static bool fill(struct sl_load *load, struct sl_limit *limit, struct sl_limit_shared *shared)
+bool sl_limit_share(struct sl_arena *arena, struct sl_limit *limit, struct sl_limit_shared *shared)
 {
     double factor = limit->local_factor;
 
@@ -67,28 +67,27 @@ static bool fill(struct sl_load *load, struct sl_limit *limit, struct sl_limit_s
         make_filter(&limit->shapes[i], factor > 0 ? (uint64_t)(factor * (double)FACTOR_ONE + 0.5) : FACTOR_DEFAULT,
                     &shared->filters[i]);
     limit->shared = shared;
-    return limit->coordination != SL_COORD_SPLIT || make_parts(load, limit, shared);
-}
-
-static bool needs_store(const struct sl_limit *limit)
-{
-    return limit->n_rates > 0 && limit->coordination != SL_COORD_LOCAL;
+    return limit->coordination != SL_COORD_SPLIT || make_parts(arena, limit, shared);
 }
 
 void sl_compile_shared(struct sl_load *load)
 {
     struct sl_policy *policy = load->policy;
+    struct sl_arena *arena = load->reader.arena;
     struct sl_limit_shared *shared;
     size_t n = policy->has_ceiling;
+    bool good;
 
     if (!policy->has_store)
         return;
     for (size_t i = 0; i < policy->n_limits; i++)
-        n += needs_store(&policy->limits[i]);
-    shared = sl_read_alloc(&load->reader, n, sizeof *shared);
-    for (size_t i = 0; shared && i < policy->n_limits; i++)
-        if (needs_store(&policy->limits[i]) && !fill(load, &policy->limits[i], shared++))
-            return;
-    if (shared && policy->has_ceiling)
-        fill(load, &policy->ceiling, shared);
+        n += sl_limit_needs_store(&policy->limits[i]);
+    shared = sl_arena_calloc(arena, n, sizeof *shared);
+    good = shared != NULL;
+    for (size_t i = 0; good && i < policy->n_limits; i++)
+        if (sl_limit_needs_store(&policy->limits[i]))
+            good = sl_limit_share(arena, &policy->limits[i], shared++);
+    if (good && policy->has_ceiling)
+        good = sl_limit_share(arena, &policy->ceiling, shared);
+    load->reader.nomem |= !good;
 }

@@ -63,9 +63,15 @@ struct sl_policy {
     struct sl_dedicated_draft *dedicated;
     size_t n_dedicated;
 
+    struct sl_secret secret; /* what the seeds of limits are made under */
     struct sl_dimension_secrets secrets;
     struct sl_hash128 *tier_hashes, *type_hashes, *endpoint_hashes; /* by number; [0]: none */
     struct sl_hash128 label_absent[SL_LABEL_NAMES_MAX + 1];
+
+    /* With overrides: a copy of the policy that they were laid over, which owns everything but them. NULL: none. */
+    struct sl_policy *base;
+    struct sl_variants *variants; /* NULL: no key has another limit than the file says */
+    struct sl_overrides *overrides;
 };
 
 /* One load, from text to policy: what its steps share. */
@@ -130,6 +136,30 @@ void sl_sum_regions(const struct sl_limit *limit, const struct sl_rate_draft *wh
 bool sl_choose_region(struct sl_load *load, struct sl_limit *limit);
 /* Warnings about `regions`: no region, one that is not named, shares below 1. */
 void sl_lint_regions(struct sl_load *load);
+
+/* What is wrong with a limit's rates: a sentence, and the field that would have to change. */
+struct sl_fault {
+    enum sl_limit_field field;
+    char text[400];
+};
+
+/* Adds a rate: the next shape, under the ceiling and of the region. False: it is out of range. */
+bool sl_limit_add_rate(const struct sl_policy *policy, struct sl_limit *limit, const struct sl_rate_draft *written,
+                       struct sl_fault *ret_fault);
+/* What an unlimited limit is under a ceiling: a bucket as large as that. Without one nothing changes. */
+void sl_limit_take_ceiling(const struct sl_policy *policy, struct sl_limit *limit);
+/* Can its coordination honour its rates, as a whole and, with `regions`, in every region, wherever this is? A policy is good
+ * for all of them, or for none. `split`: also look whether it can be split. */
+bool sl_limit_fits(const struct sl_policy *policy, const struct sl_limit *limit, bool split, bool regions,
+                   struct sl_fault *ret_fault);
+/* Buckets are those of a name, an algorithm, a way of separating and a region: what stays over a reload while these do. */
+void sl_limit_seed(struct sl_secret secret, struct sl_limit *limit);
+static inline bool sl_limit_needs_store(const struct sl_limit *limit)
+{
+    return limit->n_rates > 0 && limit->coordination != SL_COORD_LOCAL;
+}
+/* Fills *shared, zeroed, and gives it to the limit. False when memory ran out. */
+bool sl_limit_share(struct sl_arena *arena, struct sl_limit *limit, struct sl_limit_shared *shared);
 
 /* Parts of a limit that is split. */
 #define SL_SPLIT_DEFAULT 4u

@@ -3,6 +3,7 @@
 #include "policy/compiled.h"
 #include "policy/digest.h"
 #include "policy/file.h"
+#include "policy/override.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -116,6 +117,7 @@ static struct sl_policy *new_policy(const char *file, const struct sl_policy_opt
     atomic_init(&policy->refs, 1);
     sl_arena_init(&policy->arena, options->alloc);
     policy->has_store = options->has_store;
+    policy->secret = options->secret;
     policy->file = sl_arena_strndup(&policy->arena, file, strlen(file));
     if (options->region && options->region[0])
         policy->region = sl_arena_strndup(&policy->arena, options->region, strlen(options->region));
@@ -174,15 +176,18 @@ struct sl_policy *sl_policy_ref(struct sl_policy *policy)
     return policy;
 }
 
+/* A policy with overrides holds the one below it, which goes with it or later. */
 void sl_policy_unref(struct sl_policy *policy)
 {
-    struct sl_alloc alloc;
+    while (policy && atomic_fetch_sub_explicit(&policy->refs, 1, memory_order_acq_rel) == 1) {
+        struct sl_alloc alloc = policy->arena.alloc;
+        struct sl_policy *base = policy->base;
 
-    if (!policy || atomic_fetch_sub_explicit(&policy->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    alloc = policy->arena.alloc;
-    sl_arena_fini(&policy->arena);
-    sl_free(&alloc, policy);
+        sl_overrides_unref(policy->overrides);
+        sl_arena_fini(&policy->arena);
+        sl_free(&alloc, policy);
+        policy = base;
+    }
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */

@@ -24,6 +24,7 @@
 #define SL_ITEMS_MAX (SL_LAYERS_MAX * SL_RATES_MAX)
 
 struct sl_policy;
+struct sl_rate_draft;
 
 enum sl_mode { SL_MODE_ENFORCE, SL_MODE_DRY_RUN, SL_MODE_OFF };
 enum sl_coordination {
@@ -101,6 +102,9 @@ struct sl_limit {
      * shapes are the whole limit. Not one of `regions` where they do not name this region. */
     const struct sl_limit_region *region;
     const char *note;
+    /* The rate and burst that stand here for a key with an override (policy/override.h), in place of the file's. NULL: the
+     * file's own. Such a variant has the name, index and buckets of its limit. */
+    const struct sl_rate_draft *replaced;
     /* NULL in a policy without a store, for limits without buckets and for coordination `local` */
     const struct sl_limit_shared *shared;
 };

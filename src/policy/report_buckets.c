@@ -25,7 +25,7 @@ static struct sl_rate_draft written_rate(const struct sl_policy *policy, const s
 
     if (limit->index == UINT32_MAX || limit->kind != SL_RATE_LIMITED)
         return (struct sl_rate_draft){.rate = {.kind = SL_RATE_UNLIMITED}};
-    return policy->written[limit->index].rates[item->rate_idx];
+    return limit->replaced ? *limit->replaced : policy->written[limit->index].rates[item->rate_idx];
 }
 
 static uint32_t burst_of(const struct sl_rate_draft *rate)

@@ -3,6 +3,7 @@
  * The steps are found by looking at all limits one by one, straight from the rules; tests hold the answer against the
  * tables that decide. */
 #include "policy/glob.h"
+#include "policy/override_json.h"
 #include "policy/report.h"
 #include "policy/report_buckets.h"
 #include "policy/report_parts.h"
@@ -261,11 +262,11 @@ static struct layer_winners find_winners(const struct sl_subject *s, struct laye
     return w;
 }
 
-static json_t *layer_json(const struct sl_subject *s, struct layer_view view, const struct sl_limit **sorted)
+/* Fills `sorted` with what could match in the layer, the most specific first. ret_n may be NULL. */
+static struct layer_winners layer_winners(const struct sl_subject *s, struct layer_view view,
+                                          const struct sl_limit **sorted, size_t *ret_n)
 {
     const struct sl_policy *policy = s->policy;
-    json_t *object = json_object(), *candidates = json_array();
-    struct layer_winners w;
     size_t n = 0;
 
     for (size_t i = 0; i < policy->n_limits; i++)
@@ -274,7 +275,18 @@ static json_t *layer_json(const struct sl_subject *s, struct layer_view view, co
             sorted[n++] = &policy->limits[i];
     if (n)
         qsort(sorted, n, sizeof(struct sl_limit *), by_precedence);
-    w = find_winners(s, view, sorted, n);
+    if (ret_n)
+        *ret_n = n;
+    return find_winners(s, view, sorted, n);
+}
+
+static json_t *layer_json(const struct sl_subject *s, struct layer_view view, const struct sl_limit **sorted)
+{
+    const struct sl_policy *policy = s->policy;
+    json_t *object = json_object(), *candidates = json_array();
+    size_t n;
+    struct layer_winners w = layer_winners(s, view, sorted, &n);
+
     for (size_t i = 0; i < n; i++)
         json_array_append_new(candidates, candidate_json(s, sorted[i], w));
     json_object_set_new(object, "layer", json_string(policy->layers[view.layer].name));
@@ -285,6 +297,39 @@ static json_t *layer_json(const struct sl_subject *s, struct layer_view view, co
                         sl_json_optional(w.any && w.any->mode == SL_MODE_DRY_RUN ? w.any->name : NULL));
     json_object_set_new(object, "candidates", candidates);
     return object;
+}
+
+/* ---- overrides -------------------------------------------------------------------------------------------------- */
+
+/* What an override puts in the place of a winner: the override, and that limit's name. */
+static void add_override(const struct sl_subject *s, const struct sl_limit *limit, json_t *list)
+{
+    const struct sl_override *o = limit ? sl_policy_override_for(s->policy, s->request, limit) : NULL;
+    json_t *object = o ? sl_override_json(o, SL_OVERRIDE_SHOWN) : NULL;
+    char line[400];
+
+    if (!object)
+        return;
+    sl_limit_line(&s->policy->limits[limit->index], line, sizeof line);
+    json_object_set_new(object, "limit", json_string(limit->name));
+    json_object_set_new(object, "instead", json_string(line));
+    sl_limit_line(sl_policy_limit_for(s->policy, s->request, limit), line, sizeof line);
+    json_object_set_new(object, "does", json_string(line));
+    json_array_append_new(list, object);
+}
+
+static json_t *overrides_json(const struct sl_subject *s, const struct sl_limit **sorted)
+{
+    json_t *list = json_array();
+
+    for (unsigned i = 0; s->overridden && i < s->policy->n_layers; i++) {
+        struct layer_winners w = layer_winners(s, view_layer(s, i), sorted, NULL);
+
+        add_override(s, w.enforcing, list);
+        if (w.any != w.enforcing)
+            add_override(s, w.any && w.any->mode == SL_MODE_DRY_RUN ? w.any : NULL, list);
+    }
+    return list;
 }
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
@@ -318,6 +363,7 @@ json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct slui
         json_object_set_new(object, "endpoint", endpoint_json(&s));
         json_object_set_new(object, "tier", tier_json(&s));
         json_object_set(object, "layers", layers);
+        json_object_set_new(object, "overrides", overrides_json(&s, sorted));
         if (policy->region)
             json_object_set_new(object, "region", json_string(policy->region));
         if (policy->has_store)
@@ -354,10 +400,20 @@ static void print_layer(const json_t *layer, FILE *out)
     }
 }
 
-void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_request *request, unsigned instances,
-                            FILE *out)
+static void print_override(const json_t *item, FILE *out)
 {
-    json_t *e = sl_policy_explain_json(policy, request, instances), *item;
+    fprintf(out, "override  %s: %s, in place of %s\n          by %s, %s%s", sl_json_string_of(item, "limit"),
+            sl_json_string_of(item, "does"), sl_json_string_of(item, "instead"), sl_json_string_of(item, "author"),
+            json_is_string(json_object_get(item, "until")) ? "until " : "until it is removed",
+            json_is_string(json_object_get(item, "until")) ? sl_json_string_of(item, "until") : "");
+    if (sl_json_string_of(item, "comment")[0])
+        fprintf(out, ": %s", sl_json_string_of(item, "comment"));
+    fputc('\n', out);
+}
+
+void sl_policy_print_explained(const json_t *e, FILE *out)
+{
+    const json_t *item;
     const json_t *endpoint = json_object_get(e, "endpoint"), *tier = json_object_get(e, "tier");
     size_t i;
 
@@ -375,6 +431,10 @@ void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_
     json_array_foreach(json_object_get(e, "layers"), i, item)
     {
         print_layer(item, out);
+    }
+    json_array_foreach(json_object_get(e, "overrides"), i, item)
+    {
+        print_override(item, out);
     }
     if (json_object_get(e, "region"))
         fprintf(out, "region    %s\n", sl_json_string_of(e, "region"));

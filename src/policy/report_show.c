@@ -1,4 +1,5 @@
 /* `policy show`: the whole policy as compiled. */
+#include "policy/override.h"
 #include "policy/report.h"
 #include "policy/report_parts.h"
 #include "policy/text.h"
@@ -150,6 +151,8 @@ json_t *sl_policy_show_json(const struct sl_policy *policy)
     json_object_set_new(show, "ceiling", ceiling_json(policy));
     json_object_set_new(show, "unmatched", json_string(policy->unmatched_deny ? "deny" : "allow"));
     json_object_set_new(show, "dedicated", dedicated_json(policy));
+    if (policy->overrides)
+        json_object_set_new(show, "overrides", json_integer((json_int_t)sl_policy_n_active_overrides(policy)));
     return show;
 }
 
@@ -202,6 +205,8 @@ void sl_policy_show_text(const struct sl_policy *policy, FILE *out)
         print_member(out, show, members[i]);
     if (policy->region)
         print_member(out, show, "region");
+    if (policy->overrides)
+        print_member(out, show, "overrides");
     json_array_foreach(json_object_get(show, "endpoints"), i, endpoint)
     {
         fprintf(out, "%s  %-20s ", i ? "" : "endpoints\n", json_string_value(json_object_get(endpoint, "name")));

@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "policy/compiled.h"
 #include "policy/text.h"
+#include "policy/variants.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -145,6 +146,8 @@ bool sl_policy_plain_key(const struct sl_policy *policy, const struct sluice_req
         return false;
     hash = sl_hash13(policy->secrets.key, request->key, request->key_len);
     if (policy->keys.n && sl_keys_find(&policy->keys, hash, request->key, request->key_len))
+        return false;
+    if (sl_variants_key(policy->variants, hash, request->key, request->key_len))
         return false;
     *ret_hash = hash;
     return true;

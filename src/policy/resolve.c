@@ -5,6 +5,8 @@
  * too: the first answer of any mode is what a resolution with the dry-run limits would give. */
 #include "policy/resolve.h"
 
+#include "policy/variants.h"
+
 #include <string.h>
 
 /* ---- the request's dimensions ----------------------------------------------------------------------------------- */
@@ -65,6 +67,7 @@ void sl_subject_init(struct sl_subject *s, const struct sl_policy *policy, const
     s->address_len = request->address_len;
     s->key_hash = sl_hash13(policy->secrets.key, request->key, request->key_len);
     s->key = policy->keys.n ? sl_keys_find(&policy->keys, s->key_hash, request->key, request->key_len) : 0;
+    s->overridden = sl_variants_key(policy->variants, s->key_hash, request->key, request->key_len);
     s->type = key_type_number(policy, request);
     s->endpoint =
         sl_endpoints_match(&policy->endpoints, request->scope ? request->scope : "", request->scope_len, NULL);
@@ -299,8 +302,22 @@ static void add_dry_winner(struct sl_subject *s, const struct sl_limit *limit, s
         r->dry_blocked = limit;
 }
 
+/* What an override of the key puts in their place. */
+static struct winners replace(const struct sl_subject *s, struct winners w)
+{
+    const struct sl_variants *v = s->policy->variants;
+
+    if (w.enforcing)
+        w.enforcing = sl_variants_find(v, s->overridden, s->request, w.enforcing, NULL);
+    if (w.any)
+        w.any = sl_variants_find(v, s->overridden, s->request, w.any, NULL);
+    return w;
+}
+
 static inline void add_layer(struct sl_subject *s, unsigned layer, struct winners w, struct sl_resolution *r)
 {
+    if (__builtin_expect(s->overridden != 0, 0))
+        w = replace(s, w);
     r->winners[layer] = w.enforcing;
     if (w.enforcing) {
         r->unmatched = false;

@@ -12,6 +12,7 @@ struct sl_subject {
     const char *address; /* the request's, else the key when its type is address; NULL: none */
     size_t address_len;
     uint32_t key, endpoint, tier, type; /* numbers; 0: none, or not one the policy names */
+    uint32_t overridden;                /* the key's number among those with overrides; 0: it has none */
     enum sl_tier_source tier_source;
     bool denied; /* an unknown key under `unknown: deny` */
     bool have_scope, have_address;
