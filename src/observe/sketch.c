@@ -1,8 +1,7 @@
 #include "observe/sketch.h"
 
-#include "base/utf8.h"
+#include "observe/show.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 static const char usual_type[] = "api_key";
@@ -45,36 +44,7 @@ void sl_sketch_clear(struct sl_sketch *sketch)
 
 /* ---- for people */
 
-/* Is this the beginning of a character whose end has been cut off? */
-static bool is_cut_off(const char *text, size_t kept)
-{
-    const unsigned char *bytes = (const unsigned char *)text;
-
-    if (kept > 3 || bytes[0] < 0xc2 || bytes[0] > 0xf4)
-        return false;
-    for (size_t i = 1; i < kept; i++)
-        if ((bytes[i] & 0xc0) != 0x80)
-            return false;
-    return true;
-}
-
 void sl_sketch_show(const char *text, size_t len, size_t max, char *to)
 {
-    static const char replacement[] = "\xef\xbf\xbd", ellipsis[] = "\xe2\x80\xa6";
-    size_t kept = len < max ? len : max;
-    bool cut = kept < len;
-
-    while (kept > 0) {
-        size_t n = sl_utf8_len(text, kept);
-        bool whole = n > 0 && (unsigned char)*text >= 0x20 && *text != 0x7f;
-
-        if (n == 0 && cut && is_cut_off(text, kept))
-            break;
-        memcpy(to, whole ? text : replacement, whole ? n : 3);
-        to += whole ? n : 3;
-        n += n == 0;
-        text += n;
-        kept -= n;
-    }
-    memcpy(to, cut ? ellipsis : "", cut ? sizeof ellipsis : 1);
+    sl_show(to, text, len, len < max ? len : max);
 }

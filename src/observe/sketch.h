@@ -47,8 +47,8 @@ void sl_sketch_clear(struct sl_sketch *sketch);
 /* The beginning of key and key type (api_key when the request names none). */
 void sl_sketch_keep_text(struct sl_sketch_text *text, const struct sluice_request *request);
 
-/* Writes what can be shown of a text of `len` bytes, of which the first `max` were kept: UTF-8, NUL-terminated, U+FFFD for
- * what is none and for control characters, an ellipsis where it is cut. `to` has 3 * max + 4 bytes. */
+/* Writes what can be shown (observe/show.h) of a text of `len` bytes, of which the first `max` were kept. `to` has
+ * SL_SHOWN_MAX(max) bytes. */
 void sl_sketch_show(const char *text, size_t len, size_t max, char *to);
 
 #endif
