@@ -5,7 +5,6 @@
 #include "base/err.h"
 
 #include <stdio.h>
-#include <assert.h>
 #include <string.h>
 
 #define TELL_US UINT64_C(1000000)
@@ -79,8 +78,7 @@ unsigned sl_fleet_store(struct sl_fleet *fleet, const char *text)
 
 const struct sl_store_url *sl_fleet_store_url(struct sl_fleet *fleet, unsigned store, char *why, size_t why_size)
 {
-    assert(store < SL_STORES_MAX);
-    if (!fleet->stores[store]) {
+    if (store >= SL_STORES_MAX || !fleet->stores[store]) {
         snprintf(why, why_size, "its address cannot be used");
         return NULL;
     }
