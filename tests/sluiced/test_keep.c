@@ -160,14 +160,15 @@ static int keep_version(const char *ns, uint64_t number, const char *body, const
     struct sl_store_url url = url_of("redis://h:1");
     struct sl_alloc alloc = sl_alloc_system();
     struct sl_pointer version = {.number = number};
+    size_t body_len = strlen(body), keys_len = keys ? strlen(keys) : 0;
     struct sl_version_text text;
     char why[256];
     int err;
 
-    assert_int_equal(sl_version_text_make(&alloc, strlen(body), keys != NULL, keys ? strlen(keys) : 0, &text), 0);
-    memcpy(text.bytes, body, strlen(body));
+    assert_int_equal(sl_version_text_make(&alloc, body_len, keys != NULL, keys_len, &text), 0);
+    memcpy(text.bytes, body, body_len);
     if (keys)
-        memcpy(text.bytes + strlen(body) + 1, keys, strlen(keys));
+        memcpy(text.bytes + body_len + 1, keys, keys_len);
     assert_int_equal(sl_digest(text.body, text.body_len, text.keys, text.keys_len, version.hash), 0);
     err = sl_keep_version(dir, &url, ns, &version, &text, why, sizeof why);
     sl_version_text_free(&alloc, &text);
