@@ -60,7 +60,8 @@ static void tell_witnesses(struct sl_inquiry *inquiry)
 {
     for (struct sl_request_copy *copy; (copy = inquiry->copies);) {
         inquiry->copies = copy->next;
-        sl_witness_tell(inquiry->service, &copy->request, &inquiry->verdicts[copy->at], inquiry->report);
+        sl_witness_tell(inquiry->service, &copy->request, &inquiry->verdicts[copy->at],
+                        copy->report ? copy->report : inquiry->report);
         sl_request_copy_free(copy);
     }
 }
@@ -109,11 +110,12 @@ void sl_inquiry_came(void *ctx)
     service->last_decided = &inquiry->next;
 }
 
-/* Without memory nobody is told of it: the decision stands all the same. */
-static void keep_for_witnesses(struct sl_inquiry *inquiry, const struct sluice_request *request)
+/* Without memory nobody is told of it: the decision stands all the same. copy: NULL, or one that was made before. */
+static void keep_for_witnesses(struct sl_inquiry *inquiry, const struct sluice_request *request,
+                               struct sl_request_copy *copy)
 {
-    struct sl_request_copy *copy = inquiry->service->shared->witnesses ? sl_request_copy(request) : NULL;
-
+    if (!copy && inquiry->service->shared->witnesses)
+        copy = sl_request_copy(request);
     if (!copy)
         return;
     copy->at = inquiry->n;
@@ -121,25 +123,40 @@ static void keep_for_witnesses(struct sl_inquiry *inquiry, const struct sluice_r
     inquiry->last_copy = &copy->next;
 }
 
+/* An element of a batch whose report a witness wants: with a report of its own, which must stay while the decision waits.
+ * NULL: none is wanted, or memory is out. */
+static struct sl_request_copy *copy_with_report(struct sl_inquiry *inquiry, const struct sluice_request *request)
+{
+    struct sl_request_copy *copy = NULL;
+
+    if (inquiry->max > 1 && sl_witness_wants_report(inquiry->service, request))
+        copy = sl_request_copy(request);
+    if (copy)
+        copy->report = calloc(1, sizeof *copy->report);
+    return copy;
+}
+
 int sl_inquiry_begin(struct sl_inquiry *inquiry, const struct sluice_request *request, const char **ret_field,
                      const char **ret_why)
 {
+    struct sl_request_copy *copy = copy_with_report(inquiry, request);
+    struct sl_report *report = copy ? copy->report : inquiry->report;
     int result;
 
     assert(inquiry->n < inquiry->max);
     sl_inquiry_expect(inquiry); /* before: what is pending may end at any time */
-    result = sl_lane_check(inquiry->service->lane, request, &inquiry->verdicts[inquiry->n], inquiry->report, ret_field,
-                           ret_why, sl_inquiry_came, inquiry);
+    result = sl_lane_check(inquiry->service->lane, request, &inquiry->verdicts[inquiry->n], report, ret_field, ret_why,
+                           sl_inquiry_came, inquiry);
     if (result == SL_PENDING) {
-        keep_for_witnesses(inquiry, request);
+        keep_for_witnesses(inquiry, request, copy);
         inquiry->n++;
         return 0;
     }
     inquiry->n_open--;
-    if (result != SL_DECIDED)
-        return SL_EINVALID;
-    sl_witness_tell(inquiry->service, request, &inquiry->verdicts[inquiry->n++], inquiry->report);
-    return 0;
+    if (result == SL_DECIDED)
+        sl_witness_tell(inquiry->service, request, &inquiry->verdicts[inquiry->n++], report);
+    sl_request_copy_free(copy);
+    return result == SL_DECIDED ? 0 : SL_EINVALID;
 }
 
 void sl_inquiry_abandon(struct sl_inquiry *inquiry)

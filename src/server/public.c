@@ -78,11 +78,67 @@ static void check_one(struct sl_service *service, struct sl_http_response *respo
     write_one(service, verdict, response);
 }
 
+/* One bad element, and none is decided. */
+static int check_elements(struct sl_service *service, struct sl_http_response *response)
+{
+    const struct sl_policy *policy = sl_service_policy(service);
+    const struct sl_check_input *input = service->input;
+
+    for (size_t i = 0; i < input->n; i++) {
+        struct sl_request_buffer buffer;
+        struct sluice_request checked;
+        const char *field = "", *why = "";
+
+        if (sl_request_check(policy, &input->requests[i], &checked, &buffer, &field, &why)) {
+            refuse_element(response, i, field, why);
+            return SL_EINVALID;
+        }
+    }
+    return 0;
+}
+
+static bool wants_any_report(struct sl_service *service)
+{
+    const struct sl_witnesses *witnesses = service->shared->witnesses;
+
+    if (!witnesses || !(atomic_load_explicit(&witnesses->sees, memory_order_relaxed) & SL_SEE_ALL))
+        return false;
+    for (size_t i = 0; i < service->input->n; i++)
+        if (sl_witness_wants_report(service, &service->input->requests[i]))
+            return true;
+    return false;
+}
+
+/* One by one, so that those that a witness asks for have their reports; nothing is decided when one is bad. */
+static void check_each(struct sl_service *service, struct sl_http_response *response)
+{
+    size_t n = service->input->n;
+
+    if (check_elements(service, response))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const struct sluice_request *request = &service->input->requests[i];
+        struct sl_report *report = sl_witness_wants_report(service, request) ? service->report : NULL;
+        const char *field = "", *why = "";
+
+        if (sl_limiter_check(service->shared->limiter, request, &service->verdicts[i], report, &field, &why)) {
+            refuse_element(response, i, field, why);
+            return;
+        }
+        sl_witness_tell(service, request, &service->verdicts[i], report);
+    }
+    write_many(service, service->verdicts, n, response);
+}
+
 static void check_many(struct sl_service *service, struct sl_http_response *response)
 {
     const char *field = "", *why = "";
     size_t n = service->input->n, bad = 0;
 
+    if (wants_any_report(service)) {
+        check_each(service, response);
+        return;
+    }
     if (sl_limiter_check_batch(service->shared->limiter, service->input->requests, n, service->verdicts, NULL, &bad,
                                &field, &why)) {
         refuse_element(response, bad, field, why);
@@ -117,25 +173,6 @@ static void ask_one(struct sl_call *call, struct sl_http_response *response)
     }
     inquiry->answer = answer_one;
     sl_inquiry_answer(inquiry, call, SL_VERDICT_JSON_MAX, response);
-}
-
-/* One bad element, and none is decided. */
-static int check_elements(struct sl_service *service, struct sl_http_response *response)
-{
-    const struct sl_policy *policy = sl_service_policy(service);
-    const struct sl_check_input *input = service->input;
-
-    for (size_t i = 0; i < input->n; i++) {
-        struct sl_request_buffer buffer;
-        struct sluice_request checked;
-        const char *field = "", *why = "";
-
-        if (sl_request_check(policy, &input->requests[i], &checked, &buffer, &field, &why)) {
-            refuse_element(response, i, field, why);
-            return SL_EINVALID;
-        }
-    }
-    return 0;
 }
 
 static void answer_many(struct sl_inquiry *inquiry, struct sl_http_response *response)

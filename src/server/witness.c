@@ -57,7 +57,7 @@ void sl_witness_tell_now(struct sl_service *service, unsigned kind, const struct
 {
     const struct sl_witnesses *witnesses = service->shared->witnesses;
     const struct sl_witnessed decision = {
-        .loop = service->loop, .request = request, .verdict = verdict, .report = report};
+        .loop = service->loop, .service = service, .request = request, .verdict = verdict, .report = report};
 
     for (unsigned i = 0; i < witnesses->n; i++) {
         const struct sl_witness *w = &witnesses->list[i];
@@ -98,6 +98,7 @@ struct sl_request_copy *sl_request_copy(const struct sluice_request *request)
         return NULL;
     copy->next = NULL;
     copy->at = 0;
+    copy->report = NULL;
     copy->request = *request;
     r = &copy->request;
     to = (char *)copy->labels + labels;
@@ -117,5 +118,7 @@ struct sl_request_copy *sl_request_copy(const struct sluice_request *request)
 
 void sl_request_copy_free(struct sl_request_copy *copy)
 {
+    if (copy)
+        free(copy->report);
     free(copy);
 }

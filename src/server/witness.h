@@ -24,6 +24,7 @@ struct sl_witnesses;
 /* One decision, valid for the call. */
 struct sl_witnessed {
     unsigned loop;                        /* whose thread this is, alone: 0 ... SL_SERVER_LOOPS_MAX - 1 */
+    struct sl_service *service;           /* that loop's; for what is in force */
     const struct sluice_request *request; /* as the door read it, accepted */
     const struct sluice_verdict *verdict;
     const struct sl_report *report; /* NULL: nobody had asked for it, see `wants` */
@@ -60,7 +61,7 @@ struct sl_witness *sl_witness_add(struct sl_witnesses *witnesses, sl_witness_saw
 /* What it sees from now on. A loop in the middle of telling may tell it once more. Any thread. */
 void sl_witness_set(struct sl_witness *witness, unsigned sees);
 
-/* Does any witness want the report of this request? */
+/* Does any witness want the report of this request? Of a batch's elements too. */
 bool sl_witness_wants_report(struct sl_service *service, const struct sluice_request *request);
 
 /* What a decision is, of SL_SEE_.... */
@@ -89,6 +90,7 @@ static inline void sl_witness_tell(struct sl_service *service, const struct slui
 struct sl_request_copy {
     struct sl_request_copy *next; /* the keeper's */
     size_t at;                    /* which verdict, for the keeper */
+    struct sl_report *report;     /* of its own; NULL: none. Goes with the copy */
     struct sluice_request request;
     struct sluice_label labels[]; /* then the bytes */
 };
