@@ -112,6 +112,9 @@ static int open_limiter(struct sl_shadow_run *run, char *why, size_t why_size)
     options.log_entries =
         config->table_log_entries < SL_SHADOW_TABLE_KEYS_MAX ? config->table_log_entries : SL_SHADOW_TABLE_KEYS_MAX;
     options.alloc = run->alloc;
+    run->begun_us = sl_table_now(config->live);
+    if (!config->store) /* time is that of the live decisions; by a clock of its own they might all be too early */
+        options.clock = sl_clock_manual(&run->begun_us);
     err = sl_table_open(&options, &table, why, why_size);
     if (err)
         return err;

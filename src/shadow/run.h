@@ -50,6 +50,7 @@ struct sl_shadow_flight {
 struct sl_shadow_run {
     struct sl_shadow *shadow;
     struct sl_alloc alloc;
+    uint64_t begun_us; /* by the live table's clock */
     struct sl_limiter *limiter;
     struct sl_fleet *fleet; /* NULL: none, as lane */
     struct sl_lane *lane;
