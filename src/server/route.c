@@ -19,6 +19,7 @@ const struct sl_route sl_routes[] = {
     {"/v1/policy/history", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_history},
     {"/v1/policy/rollback", false, SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_rollback},
     {"/v1/buckets", false, READ | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_buckets},
+    {"/v1/alarms", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_alarms},
     {"/v1/top", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_top},
     {"/v1/reload", false, SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_reload},
 };

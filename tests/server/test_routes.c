@@ -1,6 +1,7 @@
 /* Every route but /auth, without a network; and that docs/openapi.yaml describes each of them. */
 #include "door.h"
 
+#include "limiter/counters.h"
 #include "server/headers.h"
 
 #include <jansson.h>
@@ -444,6 +445,71 @@ static void hot_keys_are_named_in_top_and_ranked_in_metrics(void **state)
     door_close(&d);
 }
 
+static const char *text_of(json_t *list, size_t i, const char *name)
+{
+    return json_string_value(json_object_get(json_array_get(list, i), name));
+}
+
+static void alarms_are_listed_with_those_that_are_over(void **state)
+{
+    uint64_t now_us = sl_stopwatch_ns() / 1000;
+    struct door d;
+    struct sl_alarms alarms;
+    json_t *v, *raised, *past;
+
+    (void)state;
+    door_open(&d, LIMITS);
+    door_ask_admin(&d, "GET /v1/alarms");
+    expect_problem(&d, 501, NULL);
+    open_watch(&d, &alarms);
+    assert_int_equal(door_ask_admin(&d, "GET /v1/alarms"), 200);
+    assert_string_equal(door_body(&d), "{\"raised\":[],\"past\":[]}\n");
+    sl_alarm_raise(&alarms, SL_ALARM_CLOCKS_APART, "ours is 2.0 s ahead", now_us - 3600000000u);
+    sl_alarm_rest(&alarms, SL_ALARM_CLOCKS_APART, now_us - 1800000000u);
+    sl_alarm_raise(&alarms, SL_ALARM_POLICY_REJECTED, "\xff\"", now_us - 10000000u);
+    sl_alarm_raise(&alarms, SL_ALARM_TABLE_FULL, "901 live", now_us - 20000000u);
+    sl_alarm_raise(&alarms, SL_ALARM_TABLE_FULL, "902 live", now_us - 10000000u);
+    assert_int_equal(door_ask_admin(&d, "GET /v1/alarms"), 200);
+    v = body_json(&d);
+    raised = json_object_get(v, "raised");
+    past = json_object_get(v, "past");
+    assert_int_equal(json_array_size(raised), 2);
+    assert_string_equal(text_of(raised, 0, "kind"), "table_full");
+    assert_string_equal(text_of(raised, 0, "sentence"),
+                        "the table of buckets is nearly full, or live buckets are thrown out of it: 902 live");
+    assert_string_equal(text_of(raised, 0, "detail"), "902 live");
+    assert_string_equal(text_of(raised, 0, "began"), "901 live");
+    assert_string_equal(text_of(raised, 0, "runbook"), "docs/runbook.md#table_full");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(raised, 0), "times")), 1);
+    assert_int_equal(strlen(text_of(raised, 0, "since")), 24);
+    assert_string_equal(text_of(raised, 1, "detail"), "(it is no UTF-8)");
+    assert_int_equal(json_array_size(past), 1);
+    assert_string_equal(text_of(past, 0, "kind"), "clocks_apart");
+    assert_string_equal(text_of(past, 0, "detail"), "ours is 2.0 s ahead");
+    assert_true(strcmp(text_of(past, 0, "from"), text_of(past, 0, "to")) < 0);
+    assert_true(strcmp(text_of(past, 0, "to"), text_of(raised, 0, "since")) < 0);
+    json_decref(v);
+    close_watch(&d);
+    door_close(&d);
+}
+
+/* One list of kinds: the code's. The description of the API has the same, in the same order. */
+static void openapi_names_every_alarm(void **state)
+{
+    struct fy_document *doc = fy_document_build_from_file(NULL, SLUICE_SOURCE_DIR "/docs/openapi.yaml");
+    struct fy_node *kinds;
+
+    (void)state;
+    assert_non_null(doc);
+    kinds = fy_node_by_path(fy_document_root(doc), "/components/schemas/AlarmKind/enum", FY_NT, FYNWF_DONT_FOLLOW);
+    assert_non_null(kinds);
+    assert_int_equal(fy_node_sequence_item_count(kinds), SL_ALARMS);
+    for (int i = 0; i < SL_ALARMS; i++)
+        assert_string_equal(fy_node_get_scalar0(fy_node_sequence_get_by_index(kinds, i)),
+                            sl_alarm_name((enum sl_alarm)i));
+    fy_document_destroy(doc);
+}
+
 static void b146_one_help_and_type_a_family(void **state)
 {
     struct door d;
@@ -536,6 +602,8 @@ int main(void)
         cmocka_unit_test(metrics_count_decisions),
         cmocka_unit_test(metrics_show_shares_and_alarms),
         cmocka_unit_test(hot_keys_are_named_in_top_and_ranked_in_metrics),
+        cmocka_unit_test(alarms_are_listed_with_those_that_are_over),
+        cmocka_unit_test(openapi_names_every_alarm),
         cmocka_unit_test(b146_one_help_and_type_a_family),
         cmocka_unit_test(b147_requests_add_no_series),
         cmocka_unit_test(openapi_describes_every_route),
