@@ -1,6 +1,7 @@
 #include "sluiced/config.h"
 
 #include "base/err.h"
+#include "core/rate.h"
 #include "fleet/fleet.h"
 #include "sluice/sluice.h"
 #include "store/codec.h"
@@ -10,6 +11,7 @@
 
 #define SECOND UINT64_C(1000000)
 #define HOUR (3600 * SECOND)
+#define BUDGET_US UINT64_C(1000)
 #define KIB UINT64_C(1024)
 #define MIB (1024 * KIB)
 #define AT(field) .offset = offsetof(struct sl_config, field)
@@ -57,6 +59,24 @@ static int check_mode(const char *value, char *why, size_t why_size)
     if (len >= 3 && len <= 4 && strspn(value, "01234567") == len && strtoul(value, NULL, 8) <= 0777)
         return 0;
     snprintf(why, why_size, "permission bits are octal, such as 0660");
+    return SL_EINVALID;
+}
+
+static int parse_budget(const char *value, uint64_t *ret_us)
+{
+    const char *why;
+
+    *ret_us = 0;
+    return strcmp(value, "off") == 0 ? 0 : sl_duration_parse(value, strlen(value), ret_us, &why);
+}
+
+static int check_budget(const char *value, char *why, size_t why_size)
+{
+    uint64_t us;
+
+    if (strcmp(value, "auto") == 0 || (parse_budget(value, &us) == 0 && us <= HOUR))
+        return 0;
+    snprintf(why, why_size, "a budget is `auto`, `off` or a duration from `1ms` to `1h`");
     return SL_EINVALID;
 }
 
@@ -293,6 +313,15 @@ const struct sl_option sl_config_rows[] = {
      .preset = "logfmt",
      .choices = log_formats,
      .sentence = "how lines on standard error are written"},
+    {.name = "latency-budget",
+     .type = SL_OPTION_TEXT,
+     AT(latency_budget),
+     .argument = "DURATION",
+     .preset = "auto",
+     .check = check_budget,
+     .sentence =
+         "the alarm decision_slow is raised when one decision in a hundred takes longer; `auto`: 1ms, or half of "
+         "--timeout where limits are shared; `off`: never"},
     {.name = "config",
      .type = SL_OPTION_TEXT,
      AT(config),
@@ -352,6 +381,15 @@ enum sl_config_outcome sl_config_read(struct sl_config *config, struct sl_option
     if (config->config && sl_options_config(options, config->config, why, why_size))
         return SL_CONFIG_WRONG;
     return check_together(config, why, why_size) ? SL_CONFIG_WRONG : SL_CONFIG_READY;
+}
+
+uint64_t sl_config_latency_budget_us(const struct sl_config *config, bool has_store)
+{
+    uint64_t us;
+
+    if (strcmp(config->latency_budget, "auto") == 0)
+        return has_store ? config->timeout_us / 2 : BUDGET_US;
+    return parse_budget(config->latency_budget, &us) == 0 ? us : 0; /* the table has accepted it */
 }
 
 unsigned sl_config_unix_mode(const struct sl_config *config)

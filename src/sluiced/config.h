@@ -38,6 +38,7 @@ struct sl_config {
     /* life cycle and logs */
     uint64_t drain_timeout_us;
     unsigned log_format; /* enum sl_log_format */
+    char *latency_budget;
 };
 
 extern const struct sl_option sl_config_rows[];
@@ -55,6 +56,9 @@ enum sl_config_outcome {
  * the outcome. */
 enum sl_config_outcome sl_config_read(struct sl_config *config, struct sl_options *options, int argc, char **argv,
                                       char *why, size_t why_size);
+
+/* What one decision in a hundred may take at most; 0: any time. has_store: limits are shared. */
+uint64_t sl_config_latency_budget_us(const struct sl_config *config, bool has_store);
 
 /* Permission bits from an octal text that the table has accepted. */
 unsigned sl_config_unix_mode(const struct sl_config *config);

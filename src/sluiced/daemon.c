@@ -213,6 +213,7 @@ static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *wh
                                       .region = config->region,
                                       .log = &daemon->log,
                                       .keyed = sl_tier_keyed,
+                                      .judged = sl_tier_judged,
                                       .ctx = &daemon->tier};
     struct sl_table *table = NULL;
     struct sl_policy *policy = NULL;

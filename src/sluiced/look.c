@@ -60,6 +60,7 @@ static void look_at_traffic(struct sl_look *look)
     traffic.n_rows = sl_limiter_counts(look->limiter, look->rows, SL_COUNT_ROWS_MAX);
     sl_limiter_stats(look->limiter, &traffic.stats);
     sl_ratio_watch_look(look->ratios, &traffic, now_us());
+    sl_latency_watch_look(&look->latency, &traffic.stats, now_us());
 }
 
 void sl_look_now(struct sl_look *look)
@@ -70,6 +71,7 @@ void sl_look_now(struct sl_look *look)
     health = health_now(look);
     look_at_traffic(look);
     sl_health_watch_look(&look->health, &health, now_us());
+    sl_policy_watch_look(&look->tier->policies, now_us());
 }
 
 /* ---- life */
@@ -78,6 +80,7 @@ int sl_look_start(struct sl_look *look, struct sl_limiter *limiter, struct sl_ti
 {
     struct sl_teller teller = {.alarms = &tier->alarms, .say = on_say, .ctx = look};
     struct sl_health begin;
+    struct sl_limiter_stats stats;
     int err = SL_ENOMEM;
 
     *look = (struct sl_look){.limiter = limiter, .tier = tier, .log = log, .alloc = sl_alloc_system()};
@@ -90,6 +93,9 @@ int sl_look_start(struct sl_look *look, struct sl_limiter *limiter, struct sl_ti
         sl_look_stop(look);
         return err;
     }
+    sl_limiter_stats(limiter, &stats);
+    sl_latency_watch_init(&look->latency, &teller, sl_config_latency_budget_us(tier->config, sl_tier_is_shared(tier)),
+                          &stats, now_us());
     begin = health_now(look);
     sl_health_watch_init(&look->health, &teller, &begin, now_us());
     look_at_traffic(look); /* which limits there are from the start */

@@ -1,5 +1,4 @@
-/* The daemon's eye on itself: once a second it reads what is counted and feeds the alarms (observe/watch_ratio.h,
- * observe/watch_health.h), and follows the hottest keys (observe/top.h).
+/* The daemon's eye on itself: once a second it reads what is counted and feeds the alarms (observe/watch_*.h), and follows the hottest keys (observe/top.h).
  *
  *     sl_look_start(&look, limiter, &tier, log, ...);   before the server decides
  *     sl_look_now(&look);                               once a second, on the daemon's loop
@@ -10,6 +9,7 @@
 #include "limiter/limiter.h"
 #include "observe/top.h"
 #include "observe/watch_health.h"
+#include "observe/watch_latency.h"
 #include "observe/watch_ratio.h"
 #include "sluiced/log.h"
 #include "sluiced/tier.h"
@@ -22,6 +22,7 @@ struct sl_look {
     struct sl_ratio_watch *ratios; /* for the metrics too, as top */
     struct sl_top *top;
     struct sl_health_watch health;
+    struct sl_latency_watch latency;
     struct sl_limiter_count *rows; /* SL_COUNT_ROWS_MAX, scratch */
 };
 

@@ -162,6 +162,12 @@ static int load(struct sl_source *source, unsigned logged, struct reading *ret_r
     return err;
 }
 
+static void tell_judged(const struct sl_source *source, bool of_store, enum sl_reload result, const char *why)
+{
+    if (source->config.judged && result != SL_RELOAD_SHORT)
+        source->config.judged(source->config.ctx, of_store, result == SL_RELOAD_FAILED ? why : NULL);
+}
+
 /* ---- versions */
 
 #define VERSION_NAME_MAX 40
@@ -245,6 +251,7 @@ int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, boo
         return err;
     sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
     sl_log(source->config.log, SL_LOG_ERROR, "started on the last good policy, kept in %s", dir);
+    tell_judged(source, false, SL_RELOAD_FAILED, why);
     *ret_fallen_back = true;
     return 0;
 }
@@ -326,6 +333,7 @@ static enum sl_reload reload(struct sl_source *source, const char *trigger, char
         if (why)
             snprintf(why, why_size, "%s", reason);
     }
+    tell_judged(source, false, result, reason);
     return result;
 }
 
@@ -397,6 +405,7 @@ enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version 
         remember_version(source, version, text);
         keep_version(source);
     }
+    tell_judged(source, true, result, why);
     sl_policy_unref(policy);
     pthread_mutex_unlock(&source->lock);
     return result;
@@ -486,11 +495,13 @@ enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret 
     source->config.secret = *secret;
     if (!same_secret(&source->in_force, secret))
         result = source->version.number ? rekey_version(source, trigger) : rekey_file(source, trigger);
-    if (result == SL_RELOAD_FAILED)
+    if (result == SL_RELOAD_FAILED) {
+        tell_judged(source, source->version.number > 0, result, "it cannot be compiled under the instances' secret");
         sl_log(source->config.log, SL_LOG_ERROR,
                "%s, but the policy cannot be compiled under it: shared limits follow "
                "their failure modes until a reload succeeds",
                trigger);
+    }
     pthread_mutex_unlock(&source->lock);
     return result;
 }

@@ -32,6 +32,9 @@ struct sl_source_config {
     /* The policy in force is compiled under another secret than before, since now. With the lock held, on the thread of
      * the reload; must not call back. NULL: nobody cares. */
     void (*keyed)(void *ctx, const struct sl_secret *secret);
+    /* What a policy that was to be put in force, the file's or a version of the store, came to: NULL, it is; or the first
+     * finding. Likewise. */
+    void (*judged)(void *ctx, bool of_store, const char *finding);
     void *ctx;
 };
 

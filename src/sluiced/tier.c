@@ -12,6 +12,13 @@ static uint64_t now_us(void)
     return uv_hrtime() / 1000;
 }
 
+static void on_alarm(void *ctx, bool serious, const char *line)
+{
+    struct sl_tier *tier = ctx;
+
+    sl_log(tier->log, serious ? SL_LOG_ERROR : SL_LOG_INFO, "%s", line);
+}
+
 /* ---- set-up */
 
 int sl_tier_init(struct sl_tier *tier, const struct sl_config *config, struct sl_log *log, char *why, size_t why_size)
@@ -30,6 +37,7 @@ int sl_tier_init(struct sl_tier *tier, const struct sl_config *config, struct sl
     }
     sl_store_url_text(&tier->url, tier->store, sizeof tier->store);
     sl_alarms_init(&tier->alarms);
+    sl_policy_watch_init(&tier->policies, &(struct sl_teller){.alarms = &tier->alarms, .say = on_alarm, .ctx = tier});
     pthread_mutex_init(&tier->lock, NULL);
     return 0;
 }
@@ -37,6 +45,7 @@ int sl_tier_init(struct sl_tier *tier, const struct sl_config *config, struct sl
 void sl_tier_fini(struct sl_tier *tier)
 {
     pthread_mutex_destroy(&tier->lock);
+    sl_policy_watch_fini(&tier->policies);
     sl_alarms_fini(&tier->alarms);
     sl_store_url_fini(&tier->url);
 }
@@ -108,6 +117,17 @@ static void on_told(uv_async_t *handle)
 }
 
 /* ---- log lines and alarms */
+
+void sl_tier_judged(void *ctx, bool of_store, const char *finding)
+{
+    struct sl_tier *tier = ctx;
+    enum sl_policy_origin origin = of_store ? SL_POLICY_OF_STORE : SL_POLICY_OF_FILE;
+
+    if (finding)
+        sl_policy_watch_refused(&tier->policies, origin, finding, now_us());
+    else
+        sl_policy_watch_taken(&tier->policies, origin, now_us());
+}
 
 static void on_say(void *ctx, enum sl_store_say severity, const char *line)
 {

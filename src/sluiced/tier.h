@@ -15,6 +15,7 @@
 
 #include "fleet/fleet.h"
 #include "observe/store_watch.h"
+#include "observe/watch_policy.h"
 #include "sluiced/source.h"
 
 #include <uv.h>
@@ -28,6 +29,7 @@ struct sl_tier {
     struct sl_log *log;
     struct sl_alloc alloc;
     struct sl_alarms alarms;
+    struct sl_policy_watch policies;
     struct sl_source *source;
     struct sl_fleet *fleet; /* NULL: memory:, or not started */
     struct sl_store_watch *watch;
@@ -56,5 +58,8 @@ void sl_tier_stop(struct sl_tier *tier);
 
 /* The policy in force is compiled under this secret now (sl_source_config.keyed). */
 void sl_tier_keyed(void *tier, const struct sl_secret *secret);
+
+/* What became of a policy (sl_source_config.judged). */
+void sl_tier_judged(void *tier, bool of_store, const char *finding);
 
 #endif

@@ -52,17 +52,17 @@ static void b97_it_lasts_until_one_is_taken(void **state)
 
     (void)state;
     begin(&s);
-    sl_policy_watch_taken(&s.watch, 9 * S);
+    sl_policy_watch_taken(&s.watch, SL_POLICY_OF_FILE, 9 * S);
     sl_policy_watch_look(&s.watch, 10 * S);
     assert_int_equal(s.n_lines, 0);
-    sl_policy_watch_refused(&s.watch, "p.yaml:3:5: unknown key `burts`", 20 * S);
+    sl_policy_watch_refused(&s.watch, SL_POLICY_OF_FILE, "p.yaml:3:5: unknown key `burts`", 20 * S);
     assert_true(is_raised(&s));
     assert_non_null(strstr(s.line, "! alarm policy_rejected: "));
     assert_non_null(strstr(s.line, ": p.yaml:3:5: unknown key `burts`; docs/runbook.md"));
     for (unsigned t = 21; t < 100000; t += 100)
         sl_policy_watch_look(&s.watch, t * S);
     assert_true(is_raised(&s));
-    sl_policy_watch_taken(&s.watch, 100000 * S);
+    sl_policy_watch_taken(&s.watch, SL_POLICY_OF_FILE, 100000 * S);
     sl_policy_watch_look(&s.watch, 100001 * S);
     sl_policy_watch_look(&s.watch, 100005 * S);
     assert_false(is_raised(&s));
@@ -80,13 +80,32 @@ static void another_finding_is_the_same_alarm(void **state)
     begin(&s);
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    sl_policy_watch_refused(&s.watch, "first", 20 * S);
-    sl_policy_watch_refused(&s.watch, "second", 30 * S);
+    sl_policy_watch_refused(&s.watch, SL_POLICY_OF_FILE, "first", 20 * S);
+    sl_policy_watch_refused(&s.watch, SL_POLICY_OF_FILE, "second", 30 * S);
     assert_int_equal(s.n_lines, 1);
     assert_string_equal(sl_alarm_read(&s.alarms, SL_ALARM_POLICY_REJECTED).began, "first");
     assert_string_equal(sl_alarm_read(&s.alarms, SL_ALARM_POLICY_REJECTED).latest, "second");
-    sl_policy_watch_refused(&s.watch, longest, 40 * S);
+    sl_policy_watch_refused(&s.watch, SL_POLICY_OF_FILE, longest, 40 * S);
     assert_int_equal(strlen(sl_alarm_read(&s.alarms, SL_ALARM_POLICY_REJECTED).latest), SL_TELLER_DETAIL_MAX - 1);
+    end(&s);
+}
+
+/* The file that is good again says nothing about a version that was refused. */
+static void a_version_and_the_file_are_two_things(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    begin(&s);
+    sl_policy_watch_refused(&s.watch, SL_POLICY_OF_STORE, "version 3:2:1: no", 20 * S);
+    sl_policy_watch_taken(&s.watch, SL_POLICY_OF_FILE, 30 * S);
+    sl_policy_watch_look(&s.watch, 100 * S);
+    assert_true(is_raised(&s));
+    sl_policy_watch_refused(&s.watch, SL_POLICY_OF_FILE, "p.yaml: no", 110 * S);
+    assert_string_equal(sl_alarm_read(&s.alarms, SL_ALARM_POLICY_REJECTED).latest, "version 3:2:1: no");
+    sl_policy_watch_taken(&s.watch, SL_POLICY_OF_STORE, 120 * S); /* the file does not count any more */
+    sl_policy_watch_look(&s.watch, 125 * S);
+    assert_false(is_raised(&s));
     end(&s);
 }
 
@@ -95,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(b97_it_lasts_until_one_is_taken),
         cmocka_unit_test(another_finding_is_the_same_alarm),
+        cmocka_unit_test(a_version_and_the_file_are_two_things),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

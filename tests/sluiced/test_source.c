@@ -38,7 +38,19 @@ struct fixture {
     const char *state_dir;
     unsigned keyed;
     struct sl_secret secret;
+    unsigned judged; /* times */
+    bool of_store;
+    char finding[256]; /* "": it was taken */
 };
+
+static void on_judged(void *ctx, bool of_store, const char *finding)
+{
+    struct fixture *f = ctx;
+
+    f->judged++;
+    f->of_store = of_store;
+    snprintf(f->finding, sizeof f->finding, "%s", finding ? finding : "");
+}
 
 static void on_keyed(void *ctx, const struct sl_secret *secret)
 {
@@ -84,6 +96,7 @@ static void open_source_in(struct fixture *f, const char *state_dir)
                                                                .secret = sl_table_secret(table),
                                                                .log = &f->log,
                                                                .keyed = on_keyed,
+                                                               .judged = on_judged,
                                                                .ctx = f},
                                     why, sizeof why),
                      0);
@@ -230,6 +243,30 @@ static void what_cannot_be_compiled_waits_for_a_good_file(void **state)
     close_source(&f);
 }
 
+static void what_becomes_of_a_file_is_told(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    open_source(&f);
+    assert_int_equal(f.judged, 0);
+    write_policy(&f, "version: 1\nlimits: [{name: a, rat: 1/s}]\n");
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_FAILED);
+    assert_int_equal(f.judged, 1);
+    assert_non_null(strstr(f.finding, ":2:"));
+    assert_false(f.of_store);
+    write_policy(&f, ONE);
+    assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_SAME); /* as good as another */
+    assert_int_equal(f.judged, 2);
+    assert_string_equal(f.finding, "");
+    exhausted = true;
+    assert_int_equal(sl_source_rekey(&f.source, &another), SL_RELOAD_FAILED);
+    exhausted = false;
+    assert_int_equal(f.judged, 3);
+    assert_string_equal(f.finding, "it cannot be compiled under the instances' secret");
+    close_source(&f);
+}
+
 /* ---- versions of a store */
 
 static struct sl_version_text text_of(const char *body)
@@ -290,6 +327,7 @@ static void a_version_that_is_not_valid_changes_nothing(void **state)
     assert_non_null(strstr(why, "version 3:2:"));
     assert_in_force(&f, "one");
     assert_int_equal(sl_source_runs(&f.source).number, 0);
+    assert_true(f.of_store && strstr(f.finding, "version 3:2:") != NULL);
     assert_int_equal(sl_source_reload(&f.source, "test", NULL, 0), SL_RELOAD_SAME); /* the file still counts */
     close_source(&f);
 }
@@ -317,6 +355,7 @@ int main(void)
         cmocka_unit_test(another_secret_compiles_the_policy_anew),
         cmocka_unit_test(a_file_broken_meanwhile_does_not_keep_a_secret_out),
         cmocka_unit_test(what_cannot_be_compiled_waits_for_a_good_file),
+        cmocka_unit_test(what_becomes_of_a_file_is_told),
         cmocka_unit_test(a_version_takes_the_place_of_the_file),
         cmocka_unit_test(a_version_that_is_not_valid_changes_nothing),
         cmocka_unit_test(a_version_without_memory_is_put_off),
