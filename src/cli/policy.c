@@ -1,6 +1,7 @@
 /* `sluice policy check | show | explain | diff`: a policy, from a file or a store, looked at from all sides. */
 #include "cli/cli.h"
 #include "cli/files.h"
+#include "cli/key_tier.h"
 #include "cli/policy_source.h"
 #include "policy/report.h"
 
@@ -150,18 +151,47 @@ static int run_show(const struct cli_call *call)
     return status;
 }
 
+/* The tier is the store's to say (keys_store): it is asked. */
+static int explain_asked(const struct policy_values *values, const struct sl_policy *policy,
+                         const struct sluice_request *request, json_t **ret_explained)
+{
+    struct cli_store store;
+    struct cli_key_tier tier;
+    int status = cli_store_open(&store, &values->at);
+
+    if (status)
+        return status;
+    status = cli_key_tier_get(&store, request->key, request->key_len, &tier);
+    cli_store_close(&store);
+    if (status == 0)
+        *ret_explained = sl_policy_explain_asked_json(policy, request, (unsigned)values->instances,
+                                                      tier.found ? tier.text : NULL, tier.len);
+    return status;
+}
+
 static int explain(const struct cli_call *call, const struct sl_policy *policy, const struct sluice_request *request)
 {
-    unsigned instances = (unsigned)((const struct policy_values *)call->values)->instances;
+    const struct policy_values *values = (const struct policy_values *)call->values;
+    unsigned instances = (unsigned)values->instances;
     struct sl_request_buffer buffer;
     struct sluice_request checked;
     const char *field, *why;
+    json_t *explained;
+    int status;
 
     if (sl_request_check(policy, request, &checked, &buffer, &field, &why))
         return cli_fail(CLI_USAGE, "%s: %s", field, why);
+    explained = sl_policy_explain_json(policy, &checked, instances);
+    if (values->at.store && sl_policy_asks_store(policy, &checked)) {
+        json_decref(explained);
+        status = explain_asked(values, policy, &checked, &explained);
+        if (status)
+            return status;
+    }
     if (call->values->json)
-        return cli_print_json(sl_policy_explain_json(policy, &checked, instances), CLI_DONE);
-    sl_policy_explain_text(policy, &checked, instances, stdout);
+        return cli_print_json(explained, CLI_DONE);
+    sl_policy_print_explained(explained, stdout);
+    json_decref(explained);
     return CLI_DONE;
 }
 
@@ -319,7 +349,8 @@ const struct cli_command cli_policy_explain = {
         "each lost,\n"
         "cost, ceiling, buckets, dry runs, and, with --store, how exact a fleet of --instances is and what an outage "
         "means.\n"
-        "Nothing is charged and nobody is asked.\n\n"
+        "Nothing is charged. The store is asked for versions (@N), and for the key's tier where the policy has "
+        "`tiers.keys_store`.\n\n"
         "  sluice policy explain policy.yaml acct_8812 api:search\n"
         "  sluice policy explain policy.yaml 203.0.113.9 'POST /login' --key-type address\n"
         "  sluice policy explain policy.yaml acct_8812 --store redis://cache --instances 4",

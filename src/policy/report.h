@@ -22,6 +22,13 @@ struct json_t *sl_policy_explain_json(const struct sl_policy *policy, const stru
                                       unsigned instances);
 void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_request *request, unsigned instances,
                             FILE *out);
+/* Prints what sl_policy_explain_json has given. */
+void sl_policy_print_explained(const struct json_t *explained, FILE *out);
+
+/* As sl_policy_explain_json, of a request for whose key (sl_policy_asks_store) the store has this tier (not NUL-terminated);
+ * NULL: none. */
+struct json_t *sl_policy_explain_asked_json(const struct sl_policy *policy, const struct sluice_request *request,
+                                            unsigned instances, const char *tier, size_t tier_len);
 
 /* What changes from `from` to `to`: limits added, removed, changed (field by field, with what happens to the
  * state in their buckets), other settings. Returns an object {"changes": [...]}; the list is empty when both mean

@@ -93,7 +93,35 @@ static const char *tier_from(const struct sl_subject *s)
     return s->policy->tier_default ? "tiers.default: the key is in no table" : "the policy gives the key no tier";
 }
 
-static json_t *tier_json(const struct sl_subject *s)
+/* What the store has for the key, when it was asked. */
+struct asked {
+    const char *tier; /* NULL: nothing */
+    size_t len;
+    bool named; /* the policy names that tier: the request is resolved with it */
+};
+
+static json_t *tier_from_json(const struct sl_subject *s, const struct asked *asked)
+{
+    json_t *text;
+
+    if (asked && asked->named)
+        return json_string("tiers.keys_store: the store has it for the key");
+    if (asked && asked->tier) {
+        text = json_sprintf("%s, and the store has `%.*s` for it, which the policy does not name", tier_from(s),
+                            (int)asked->len, asked->tier);
+        return text ? text : json_string("the store has something for the key that is no name of a tier");
+    }
+    if (asked)
+        return json_sprintf("%s, nor in the store", tier_from(s));
+    if (!sl_policy_asks_store(s->policy, s->request))
+        return json_string(tier_from(s));
+    return json_sprintf("%s; %s", tier_from(s),
+                        s->policy->has_store
+                            ? "if the store has one for it (tiers.keys_store), that counts once it is known"
+                            : "without a store, tiers.keys_store asks nobody");
+}
+
+static json_t *tier_json(const struct sl_subject *s, const struct asked *asked)
 {
     json_t *object = json_object();
     const char *name = s->tier ? s->policy->tiers.list[s->tier].text : NULL;
@@ -102,7 +130,7 @@ static json_t *tier_json(const struct sl_subject *s)
         json_object_set_new(object, "name", sl_json_text(s->request->tier, s->request->tier_len));
     else
         json_object_set_new(object, "name", sl_json_optional(name));
-    json_object_set_new(object, "from", json_string(tier_from(s)));
+    json_object_set_new(object, "from", tier_from_json(s, asked));
     json_object_set_new(object, "denied", json_boolean(s->denied));
     return object;
 }
@@ -347,7 +375,8 @@ static const char *outcome_line(const struct sl_policy *policy, const struct sl_
     return r->n_items ? "decided by the buckets below: all must have room" : "allowed: unlimited";
 }
 
-json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct sluice_request *request, unsigned instances)
+static json_t *explain(const struct sl_policy *policy, const struct sluice_request *request, unsigned instances,
+                       const struct asked *asked)
 {
     const struct sl_limit **sorted = calloc(policy->n_limits + 1, sizeof(struct sl_limit *));
     struct sl_resolution *r = malloc(sizeof *r);
@@ -361,7 +390,7 @@ json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct slui
             json_array_append_new(layers, layer_json(&s, view_layer(&s, i), sorted));
         json_object_set_new(object, "request", request_json(request));
         json_object_set_new(object, "endpoint", endpoint_json(&s));
-        json_object_set_new(object, "tier", tier_json(&s));
+        json_object_set_new(object, "tier", tier_json(&s, asked));
         json_object_set(object, "layers", layers);
         json_object_set_new(object, "overrides", overrides_json(&s, sorted));
         if (policy->region)
@@ -375,6 +404,29 @@ json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct slui
     json_decref(layers);
     free(sorted);
     free(r);
+    return object;
+}
+
+json_t *sl_policy_explain_json(const struct sl_policy *policy, const struct sluice_request *request, unsigned instances)
+{
+    return explain(policy, request, instances, NULL);
+}
+
+json_t *sl_policy_explain_asked_json(const struct sl_policy *policy, const struct sluice_request *request,
+                                     unsigned instances, const char *tier, size_t tier_len)
+{
+    struct asked asked = {.tier = tier, .len = tier_len};
+    struct sluice_request told = *request;
+    json_t *object;
+
+    asked.named = tier && sl_policy_names_tier(policy, tier, tier_len);
+    if (asked.named) {
+        told.tier = tier;
+        told.tier_len = tier_len;
+    }
+    object = explain(policy, &told, instances, &asked);
+    if (asked.named)
+        json_object_del(json_object_get(object, "request"), "tier");
     return object;
 }
 
@@ -449,5 +501,13 @@ void sl_policy_print_explained(const json_t *e, FILE *out)
     {
         sl_print_bucket(item, "dry run", out);
     }
+}
+
+void sl_policy_explain_text(const struct sl_policy *policy, const struct sluice_request *request, unsigned instances,
+                            FILE *out)
+{
+    json_t *e = sl_policy_explain_json(policy, request, instances);
+
+    sl_policy_print_explained(e, out);
     json_decref(e);
 }

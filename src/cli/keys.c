@@ -1,0 +1,150 @@
+/* `sluice keys set | get | remove`: the tiers of keys that daemons look up in the store. */
+#include "cli/cli.h"
+#include "cli/key_tier.h"
+#include "policy/text.h"
+
+#include <jansson.h>
+#include <string.h>
+
+struct keys_values {
+    struct cli_common common;
+    struct cli_store_options at;
+};
+
+static int check_word(const char *what, const char *text, size_t max)
+{
+    size_t len = strlen(text);
+
+    if (len == 0 || len > max || !sl_text_printable(text, len))
+        return cli_fail(CLI_USAGE, "%s: 1 to %zu bytes, none of them a control character", what, max);
+    return 0;
+}
+
+static int open_store(const struct cli_call *call, struct cli_store *store)
+{
+    const struct keys_values *values = (const struct keys_values *)call->values;
+    int status = check_word("KEY", call->words[0], SLUICE_KEY_MAX);
+
+    if (status == 0 && call->n_words > 1)
+        status = check_word("TIER", call->words[1], SLUICE_NAME_MAX - 1);
+    return status ? status : cli_store_open(store, &values->at);
+}
+
+/* {"key","tier"}: the tier is null when there is none. */
+static int tell_json(const char *key, const char *tier, size_t len, enum cli_status status)
+{
+    json_t *text = tier ? json_stringn(tier, len) : json_null();
+
+    return cli_print_json(json_pack("{s:s,s:o}", "key", key, "tier", text ? text : json_null()), status);
+}
+
+static int run_set(const struct cli_call *call)
+{
+    const char *key = call->words[0], *tier = call->words[1];
+    struct cli_store store;
+    int status = open_store(call, &store);
+
+    if (status)
+        return status;
+    status = cli_key_tier_set(&store, key, strlen(key), tier);
+    cli_store_close(&store);
+    if (status)
+        return status;
+    if (call->values->json)
+        return tell_json(key, tier, strlen(tier), CLI_DONE);
+    printf("in tier `%s`: instances know within a minute\n", tier);
+    return CLI_DONE;
+}
+
+static int run_get(const struct cli_call *call)
+{
+    const char *key = call->words[0];
+    struct cli_key_tier tier;
+    struct cli_store store;
+    int status = open_store(call, &store);
+
+    if (status)
+        return status;
+    status = cli_key_tier_get(&store, key, strlen(key), &tier);
+    cli_store_close(&store);
+    if (status)
+        return status;
+    if (call->values->json)
+        return tell_json(key, tier.found ? tier.text : NULL, tier.len, tier.found ? CLI_DONE : CLI_NO);
+    if (!tier.found)
+        return cli_fail(CLI_NO, "the store has no tier for this key");
+    printf("%.*s\n", (int)tier.len, tier.text);
+    return CLI_DONE;
+}
+
+static int run_remove(const struct cli_call *call)
+{
+    const char *key = call->words[0];
+    struct cli_store store;
+    bool old;
+    int status = open_store(call, &store);
+
+    if (status)
+        return status;
+    status = cli_key_tier_remove(&store, key, strlen(key), &old);
+    cli_store_close(&store);
+    if (status)
+        return status;
+    if (call->values->json)
+        return tell_json(key, NULL, 0, old ? CLI_DONE : CLI_NO);
+    if (!old)
+        return cli_fail(CLI_NO, "the store has no tier for this key");
+    printf("removed: instances know within a minute\n");
+    return CLI_DONE;
+}
+
+static const struct sl_option rows[] = {
+    CLI_STORE_ROWS(struct keys_values, "the store that the instances share; @/PATH reads it from a file"),
+    CLI_COMMON_ROWS(struct keys_values),
+};
+
+const struct cli_command cli_keys_set = {
+    .name = "keys set",
+    .arguments = "KEY TIER",
+    .min_words = 2,
+    .max_words = 2,
+    .summary = "put a key into a tier",
+    .manual = "Writes the key's tier to the store, where instances whose policy has `tiers.keys_store` look it up. It "
+              "counts on all of\n"
+              "them within a minute. Addresses are written as they are counted: 192.0.2.1, 2001:db8:1:2::.\n\n"
+              "  sluice keys set acct_8812 enterprise --store redis://cache",
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof rows[0],
+    .values_size = sizeof(struct keys_values),
+    .run = run_set,
+};
+
+const struct cli_command cli_keys_get = {
+    .name = "keys get",
+    .arguments = "KEY",
+    .min_words = 1,
+    .max_words = 1,
+    .summary = "ask which tier the store has for a key",
+    .manual = "Prints the tier; the status is 1 when there is none.\n\n"
+              "  sluice keys get acct_8812 --store redis://cache",
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof rows[0],
+    .values_size = sizeof(struct keys_values),
+    .run = run_get,
+};
+
+const struct cli_command cli_keys_remove = {
+    .name = "keys remove",
+    .arguments = "KEY",
+    .min_words = 1,
+    .max_words = 1,
+    .summary = "take a key's tier from the store",
+    .manual = "The key is then what the policy says of unknown keys, on all instances within a minute. The status is 1 "
+              "when it had no\n"
+              "tier there.\n\n"
+              "  sluice keys remove acct_8812 --store redis://cache",
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof rows[0],
+    .values_size = sizeof(struct keys_values),
+    .run = run_remove,
+};
