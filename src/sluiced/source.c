@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "control/text.h"
 #include "policy/file.h"
+#include "sluiced/gently.h"
 #include "sluiced/keep.h"
 #include "store/url.h"
 
@@ -337,19 +338,6 @@ static enum sl_reload reload(struct sl_source *source, const char *trigger, char
     return result;
 }
 
-enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size)
-{
-    enum sl_reload result;
-
-    pthread_mutex_lock(&source->lock);
-    if (source->version.number)
-        result = ignore(source, trigger, why, why_size);
-    else
-        result = reload(source, trigger, why, why_size);
-    pthread_mutex_unlock(&source->lock);
-    return result;
-}
-
 /* Keeping is a service here too. */
 static void keep_version(const struct sl_source *source)
 {
@@ -385,8 +373,8 @@ static void write_trigger(const struct sl_version *version, char *buf, size_t si
              version->comment[0] ? " (" : "", version->comment, version->comment[0] ? ")" : "");
 }
 
-enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version *version, struct sl_version_text *text,
-                              char *why, size_t why_size)
+static enum sl_reload take(struct sl_source *source, const struct sl_version *version, struct sl_version_text *text,
+                           char *why, size_t why_size)
 {
     char name[VERSION_NAME_MAX], trigger[SL_COMMENT_MAX + SL_AUTHOR_MAX + 128];
     enum sl_reload result;
@@ -395,7 +383,6 @@ enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version 
 
     name_version(version->number, name);
     write_trigger(version, trigger, sizeof trigger);
-    pthread_mutex_lock(&source->lock);
     err = compile_version(source, text, name, LOG_WARNINGS | LOG_ERRORS, &policy, why, why_size);
     result = err ? SL_RELOAD_FAILED : swap(source, policy, trigger, why, why_size);
     if (result == SL_RELOAD_FAILED) {
@@ -407,19 +394,16 @@ enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version 
     }
     tell_judged(source, true, result, why);
     sl_policy_unref(policy);
-    pthread_mutex_unlock(&source->lock);
     return result;
 }
 
-int sl_source_try(struct sl_source *source, const struct sl_version_text *text, const char *name, char *why,
-                  size_t why_size)
+static int try_text(const struct sl_source *source, const struct sl_version_text *text, const char *name, char *why,
+                    size_t why_size)
 {
     struct sl_policy *policy;
     int err;
 
-    pthread_mutex_lock(&source->lock);
     err = compile_version(source, text, name, NO_LOG, &policy, why, why_size);
-    pthread_mutex_unlock(&source->lock);
     sl_policy_unref(policy);
     return err;
 }
@@ -486,12 +470,11 @@ static enum sl_reload rekey_version(struct sl_source *source, const char *trigge
     return result;
 }
 
-enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret *secret)
+static enum sl_reload rekey(struct sl_source *source, const struct sl_secret *secret)
 {
     static const char trigger[] = "the instances' secret is known";
     enum sl_reload result = SL_RELOAD_SAME;
 
-    pthread_mutex_lock(&source->lock);
     source->config.secret = *secret;
     if (!same_secret(&source->in_force, secret))
         result = source->version.number ? rekey_version(source, trigger) : rekey_file(source, trigger);
@@ -502,6 +485,76 @@ enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret 
                "their failure modes until a reload succeeds",
                trigger);
     }
-    pthread_mutex_unlock(&source->lock);
     return result;
+}
+
+/* ---- what takes long is done by a thread that gives way to the workers, with the lock held */
+
+enum verb { RELOAD, TAKE, TRY, REKEY };
+
+struct errand {
+    enum verb verb;
+    struct sl_source *source;
+    const char *name; /* of what is tried; the trigger of a reload */
+    const struct sl_version *version;
+    struct sl_version_text *text;
+    const struct sl_version_text *tried;
+    const struct sl_secret *secret;
+    char *why;
+    size_t why_size;
+    enum sl_reload result;
+    int err;
+};
+
+static void do_errand(void *ctx)
+{
+    struct errand *e = ctx;
+
+    pthread_mutex_lock(&e->source->lock);
+    if (e->verb == RELOAD)
+        e->result = e->source->version.number ? ignore(e->source, e->name, e->why, e->why_size)
+                                              : reload(e->source, e->name, e->why, e->why_size);
+    else if (e->verb == TAKE)
+        e->result = take(e->source, e->version, e->text, e->why, e->why_size);
+    else if (e->verb == TRY)
+        e->err = try_text(e->source, e->tried, e->name, e->why, e->why_size);
+    else
+        e->result = rekey(e->source, e->secret);
+    pthread_mutex_unlock(&e->source->lock);
+}
+
+enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size)
+{
+    struct errand errand = {.verb = RELOAD, .source = source, .name = trigger, .why = why, .why_size = why_size};
+
+    sl_gently(do_errand, &errand);
+    return errand.result;
+}
+
+enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version *version, struct sl_version_text *text,
+                              char *why, size_t why_size)
+{
+    struct errand errand = {
+        .verb = TAKE, .source = source, .version = version, .text = text, .why = why, .why_size = why_size};
+
+    sl_gently(do_errand, &errand);
+    return errand.result;
+}
+
+int sl_source_try(struct sl_source *source, const struct sl_version_text *text, const char *name, char *why,
+                  size_t why_size)
+{
+    struct errand errand = {
+        .verb = TRY, .source = source, .tried = text, .name = name, .why = why, .why_size = why_size};
+
+    sl_gently(do_errand, &errand);
+    return errand.err;
+}
+
+enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret *secret)
+{
+    struct errand errand = {.verb = REKEY, .source = source, .secret = secret};
+
+    sl_gently(do_errand, &errand);
+    return errand.result;
 }

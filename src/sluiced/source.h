@@ -6,7 +6,7 @@
  * A reload reads the file, compiles it, and only then swaps; whatever is wrong with it, the policy in force stays and
  * the failure is logged with its places and counted. A file whose policy is the one in force (same hash) is no reload.
  * Reloads come from the watcher, from SIGHUP and from the admin listener, on different threads; a mutex puts them in
- * order. */
+ * order. The work itself is done by a thread that gives way to the workers (gently.h), while the caller waits. */
 #ifndef SL_SLUICED_SOURCE_H
 #define SL_SLUICED_SOURCE_H
 
