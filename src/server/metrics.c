@@ -1,5 +1,6 @@
 /* GET /metrics: what is counted now (SPEC section 12). No label ever carries a value from a request. */
 #include "server/exposition.h"
+#include "server/metrics_notify.h"
 #include "server/metrics_store.h"
 #include "server/problem.h"
 #include "server/route.h"
@@ -323,6 +324,8 @@ void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *reque
         add_hot(&x, shared->top);
     if (shared->alarms)
         add_alarms(&x, shared->alarms);
+    if (shared->notices)
+        sl_expose_notices(&x, shared->notices);
     add_build(&x);
     sl_exposition_end(&x);
 }

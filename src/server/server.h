@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 struct sl_fleet;
+struct sl_notice_counts;
 struct sl_server;
 struct sl_policy_job;
 
@@ -94,6 +95,7 @@ struct sl_server_options {
     struct sl_ratio_watch *ratios;  /* likewise of shares */
     struct sl_top *top;             /* likewise of hot keys, and for GET /v1/top */
     struct sl_witnesses *witnesses; /* who is told of decisions (server/witness.h). NULL: nobody */
+    struct sl_notice_counts *notices; /* what /metrics shows of notifications. NULL: nothing */
     struct sl_server_hooks hooks;
 };
 

@@ -51,6 +51,7 @@ struct sl_shared {
     struct sl_ratio_watch *ratios;
     struct sl_top *top;
     struct sl_witnesses *witnesses;
+    struct sl_notice_counts *notices; /* NULL: no webhooks */
     const char *check_token; /* NULL: none */
     const char *admin_token, *admin_read_token;
     struct sl_server_hooks hooks;

@@ -3,11 +3,15 @@
 #include "base/err.h"
 #include "core/rate.h"
 #include "fleet/fleet.h"
+#include "notify/notifier.h"
+#include "notify/target.h"
 #include "sluice/sluice.h"
 #include "store/codec.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SECOND UINT64_C(1000000)
 #define HOUR (3600 * SECOND)
@@ -17,6 +21,8 @@
 #define AT(field) .offset = offsetof(struct sl_config, field)
 
 static const char *const log_formats[] = {[SL_LOG_LOGFMT] = "logfmt", [SL_LOG_JSON] = "json", NULL};
+static const char *const webhook_events[] = {
+    [SL_WEBHOOK_ALL] = "all", [SL_WEBHOOK_WARNINGS] = "warnings", [SL_WEBHOOK_ALARMS] = "alarms", NULL};
 static const char *const policy_sources[] = {[SL_POLICY_FROM_STORE] = "store", [SL_POLICY_FROM_FILE] = "file", NULL};
 
 static int check_store(const char *value, char *why, size_t why_size)
@@ -77,6 +83,17 @@ static int check_budget(const char *value, char *why, size_t why_size)
     if (strcmp(value, "auto") == 0 || (parse_budget(value, &us) == 0 && us <= HOUR))
         return 0;
     snprintf(why, why_size, "a budget is `auto`, `off` or a duration from `1ms` to `1h`");
+    return SL_EINVALID;
+}
+
+static int check_webhook_secret(const char *value, char *why, size_t why_size)
+{
+    size_t len = strlen(value);
+
+    if (len >= SL_WEBHOOK_SECRET_MIN && len <= SL_WEBHOOK_SECRET_MAX)
+        return 0;
+    snprintf(why, why_size, "a secret for signatures is %u to %u bytes long", SL_WEBHOOK_SECRET_MIN,
+             SL_WEBHOOK_SECRET_MAX);
     return SL_EINVALID;
 }
 
@@ -224,6 +241,33 @@ const struct sl_option sl_config_rows[] = {
      .max = (UINT64_C(1) << 32) - 2,
      .sentence = "entries of sliding_window_log limits there is room for; 0 means as many as --table-keys"},
 
+    {.group = "Notifications",
+     .name = "webhook",
+     .type = SL_OPTION_LIST,
+     AT(webhooks),
+     .argument = "URL",
+     .check = sl_target_check,
+     .sentence = "where limits past their warn_at and alarms are POSTed to, http:// or https://, signed with "
+                 "--webhook-secret; may be given several times"},
+    {.name = "webhook-secret",
+     .type = SL_OPTION_SECRET,
+     AT(webhook_secret),
+     .argument = "SECRET",
+     .check = check_webhook_secret,
+     .sentence = "the key of the HMAC-SHA256 in Sluice-Signature, 16 to 512 bytes; @/PATH reads it from a file"},
+    {.name = "webhook-events",
+     .type = SL_OPTION_CHOICE,
+     AT(webhook_events),
+     .argument = "EVENTS",
+     .preset = "all",
+     .choices = webhook_events,
+     .sentence = "what webhooks are told of: `warnings` of limits, `alarms`, or `all`"},
+    {.name = "webhook-ca",
+     .type = SL_OPTION_TEXT,
+     AT(webhook_ca),
+     .argument = "FILE",
+     .sentence = "PEM certificates: webhooks with https must be signed by one of these instead of the system's"},
+
     {.group = "Limits of the listeners",
      .name = "max-connections",
      .type = SL_OPTION_COUNT,
@@ -344,6 +388,19 @@ const struct sl_option sl_config_rows[] = {
 
 const size_t sl_config_n_rows = sizeof sl_config_rows / sizeof sl_config_rows[0];
 
+static int check_webhooks(const struct sl_config *config, char *why, size_t why_size)
+{
+    if (config->webhooks.n > SL_NOTIFIER_WEBHOOKS_MAX)
+        snprintf(why, why_size, "--webhook is given more than %u times", SL_NOTIFIER_WEBHOOKS_MAX);
+    else if (config->webhooks.n > 0 && !config->webhook_secret)
+        snprintf(why, why_size, "--webhook needs --webhook-secret: what is sent is signed");
+    else if (config->webhook_ca && access(config->webhook_ca, R_OK))
+        snprintf(why, why_size, "--webhook-ca: %s cannot be read: %s", config->webhook_ca, strerror(errno));
+    else
+        return 0;
+    return SL_EINVALID;
+}
+
 static int check_together(const struct sl_config *config, char *why, size_t why_size)
 {
     if (!config->tls_cert != !config->tls_key) {
@@ -355,7 +412,7 @@ static int check_together(const struct sl_config *config, char *why, size_t why_
         snprintf(why, why_size, "--tls-client-ca needs --tls-cert and --tls-key");
         return SL_EINVALID;
     }
-    return 0;
+    return check_webhooks(config, why, why_size);
 }
 
 enum sl_config_outcome sl_config_read(struct sl_config *config, struct sl_options *options, int argc, char **argv,

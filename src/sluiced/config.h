@@ -9,6 +9,9 @@
 
 enum sl_policy_source { SL_POLICY_FROM_STORE, SL_POLICY_FROM_FILE };
 
+/* What webhooks are told of. */
+enum sl_webhook_events { SL_WEBHOOK_ALL, SL_WEBHOOK_WARNINGS, SL_WEBHOOK_ALARMS };
+
 enum sl_log_format { SL_LOG_LOGFMT, SL_LOG_JSON };
 
 struct sl_config {
@@ -32,6 +35,10 @@ struct sl_config {
     char *table;
     uint64_t table_keys;
     uint64_t table_log_entries;
+    /* notifications */
+    struct sl_option_list webhooks;
+    char *webhook_secret, *webhook_ca;
+    unsigned webhook_events; /* enum sl_webhook_events */
     /* limits of the listeners */
     uint64_t max_connections, header_bytes, body_bytes, out_bytes, max_streams;
     uint64_t header_timeout_us, request_timeout_us, idle_timeout_us, write_timeout_us;

@@ -10,6 +10,7 @@
 #include "sluiced/source.h"
 #include "sluiced/tier.h"
 #include "sluiced/watch.h"
+#include "sluiced/webhooks.h"
 
 #include <ctype.h>
 #include <signal.h>
@@ -33,6 +34,8 @@ struct daemon {
     struct sl_limiter *limiter;
     struct sl_look look;
     struct sl_plane plane;
+    struct sl_witnesses witnesses;
+    struct sl_webhooks webhooks;
     struct sl_server *server;
     struct sl_watch watch;
     uv_loop_t loop;
@@ -183,6 +186,8 @@ static struct sl_server_options server_options(struct daemon *daemon)
     options.alarms = &daemon->tier.alarms;
     options.ratios = daemon->look.ratios;
     options.top = daemon->look.top;
+    options.witnesses = &daemon->witnesses;
+    options.notices = sl_webhooks_counts(&daemon->webhooks);
     options.hooks = (struct sl_server_hooks){
         .ctx = daemon, .log = on_server_log, .reload = on_admin_reload, .stopped = on_server_stopped};
     if (sl_tier_is_shared(&daemon->tier)) {
@@ -249,6 +254,7 @@ static void tear_down_limiter(struct daemon *daemon)
 {
     sl_look_stop(&daemon->look);
     sl_plane_stop(&daemon->plane);
+    sl_webhooks_stop(&daemon->webhooks);
     sl_tier_stop(&daemon->tier);
     sl_limiter_free(daemon->limiter);
     sl_source_fini(&daemon->source);
@@ -357,6 +363,9 @@ static int set_up(struct daemon *daemon, bool *ret_fallen_back, char *why, size_
     if (err)
         return err;
     err = sl_tier_start(&daemon->tier, daemon->limiter, &daemon->source, &daemon->loop, why, why_size);
+    if (!err)
+        err = sl_webhooks_start(&daemon->webhooks, daemon->config, &daemon->tier, &daemon->log, &daemon->witnesses, why,
+                                why_size);
     if (!err) {
         err = sl_look_start(&daemon->look, daemon->limiter, &daemon->tier, &daemon->log);
         if (err)
