@@ -4,6 +4,7 @@
 #include "server/metrics_store.h"
 #include "server/problem.h"
 #include "server/route.h"
+#include "shadow/shadow.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -298,6 +299,26 @@ static void add_alarms(struct sl_exposition *x, struct sl_alarms *alarms)
     }
 }
 
+/* A candidate that runs beside the policy; the same rows while there is none. */
+static void add_shadow(struct sl_exposition *x, const struct sl_server_hooks *hooks)
+{
+    static const char *const results[] = {"same", "newly_rejected", "newly_allowed"};
+    struct sl_shadow_totals totals;
+
+    hooks->shadow_totals(hooks->shadow_ctx, &totals);
+    sl_exposition_gauge(x, "sluice_shadow_active", "1 while a candidate policy runs beside the live one.",
+                        totals.active);
+    sl_exposition_family(x, "sluice_shadow_decisions", "counter",
+                         "Decisions that candidates decided too, and what they would have decided otherwise.");
+    for (unsigned i = 0; i < 3; i++) {
+        sl_exposition_begin(x, "_total");
+        sl_exposition_label(x, "result", results[i]);
+        sl_exposition_int(x, i == 0 ? totals.same : i == 1 ? totals.newly_rejected : totals.newly_allowed);
+    }
+    sl_exposition_counter(x, "sluice_shadow_dropped", "Decisions that were not shown to candidates, for want of room.",
+                          totals.dropped);
+}
+
 static void add_build(struct sl_exposition *x)
 {
     sl_exposition_family(x, "sluice_build", "info", "The version of this daemon.");
@@ -324,6 +345,8 @@ void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *reque
         add_hot(&x, shared->top);
     if (shared->alarms)
         add_alarms(&x, shared->alarms);
+    if (shared->hooks.shadow_totals)
+        add_shadow(&x, &shared->hooks);
     if (shared->notices)
         sl_expose_notices(&x, shared->notices);
     add_build(&x);

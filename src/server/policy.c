@@ -1,19 +1,15 @@
 /* /v1/policy, /v1/policy/history, /v1/policy/rollback. */
 #include "server/json_answer.h"
 #include "server/policy_job.h"
-#include "server/problem.h"
 #include "server/route.h"
 
-#include "identity/address.h"
 #include "policy/report.h"
-#include "policy/text.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LIMIT_PRESET 20u
 #define HISTORY_BYTES 65536u
 #define ANSWER_BYTES 1024u
 
@@ -36,282 +32,6 @@ static void answer_policy(struct sl_service *service, struct sl_http_response *r
                              (json_int_t)sl_policy_n_limits(policy), "policy", sl_policy_show_json(policy)));
 }
 
-/* ---- jobs */
-
-static void free_job(struct sl_policy_job *job)
-{
-    free(job->body);
-    free(job->keys);
-    free(job->text);
-    free(job);
-}
-
-static void on_arrived(struct sl_post *post)
-{
-    struct sl_policy_job *job = (struct sl_policy_job *)post;
-    struct sl_http_response *response = sl_http_later_begin(job->later);
-
-    if (job->etag[0])
-        sl_answer_etag(response, job->etag);
-    if (job->text) {
-        response->status = job->status;
-        response->content_type = "application/json";
-        sl_buf_text(&response->body, job->text);
-        sl_buf_text(&response->body, "\n");
-    } else {
-        sl_problem(response, job->status, job->why, job->field);
-    }
-    sl_http_later_send(job->later);
-    free_job(job);
-}
-
-void sl_policy_job_done(struct sl_policy_job *job)
-{
-    sl_post_send(&job->service->post, &job->post);
-}
-
-static struct sl_policy_job *new_job(struct sl_call *call, const struct sl_http_request *request,
-                                     enum sl_policy_verb verb, struct sl_http_response *response)
-{
-    struct sl_policy_job *job;
-
-    if (!call->service->shared->hooks.policy) {
-        sl_problem(response, 501, "This server keeps no versions of its policy: it has no store that instances share.",
-                   NULL);
-        return NULL;
-    }
-    job = calloc(1, sizeof *job);
-    if (!job) {
-        sl_problem(response, 500, "Out of memory.", NULL);
-        return NULL;
-    }
-    job->post.arrived = on_arrived;
-    job->service = call->service;
-    job->verb = verb;
-    job->limit = LIMIT_PRESET;
-    if (request->trusted_channel)
-        snprintf(job->peer, sizeof job->peer, "a unix socket");
-    else
-        sl_address_key(&request->peer, 128, job->peer);
-    return job;
-}
-
-/* Takes the job. */
-static void hand_over(struct sl_call *call, struct sl_policy_job *job, size_t answer_bytes,
-                      struct sl_http_response *response)
-{
-    struct sl_server_hooks *hooks = &call->service->shared->hooks;
-
-    job->later = sl_call_later(call, answer_bytes);
-    if (!job->later) {
-        free_job(job);
-        sl_problem(response, 500, "Out of memory.", NULL);
-        return;
-    }
-    sl_post_begin(&call->service->post);
-    hooks->policy(hooks->policy_ctx, job);
-}
-
-/* ---- reading requests; each returns false after it has answered */
-
-static bool is_text(struct sl_slice slice, const char *text)
-{
-    return slice.len == strlen(text) && !memcmp(slice.text, text, slice.len);
-}
-
-static bool refuse(struct sl_http_response *response, int status, const char *detail, const char *field)
-{
-    sl_problem(response, status, detail, field);
-    return false;
-}
-
-static bool set_text(char *to, size_t max, const char *text, size_t len, const char *field,
-                     struct sl_http_response *response)
-{
-    char detail[96];
-
-    if (len <= max && sl_text_printable(text, len) && sl_text_utf8_prefix(text, len) == len) {
-        memcpy(to, text, len);
-        to[len] = '\0';
-        return true;
-    }
-    snprintf(detail, sizeof detail, "`%s` must be at most %zu bytes of UTF-8 without control characters.", field, max);
-    return refuse(response, 400, detail, field);
-}
-
-static bool set_number(uint64_t *to, const char *text, size_t len, uint64_t min, uint64_t max, const char *field,
-                       struct sl_http_response *response)
-{
-    uint64_t number = 0;
-    bool good = len >= 1 && len <= 15;
-    char detail[96];
-
-    for (size_t i = 0; good && i < len; i++) {
-        good = text[i] >= '0' && text[i] <= '9';
-        number = number * 10 + (uint64_t)(text[i] - '0');
-    }
-    *to = number;
-    if (good && number >= min && number <= max)
-        return true;
-    snprintf(detail, sizeof detail, "`%s` must be a whole number from %llu to %llu.", field, (unsigned long long)min,
-             (unsigned long long)max);
-    return refuse(response, 400, detail, field);
-}
-
-/* author and comment of any verb that changes something; before and limit of the history. */
-static bool set_parameter(struct sl_policy_job *job, struct sl_slice name, const char *value, size_t len,
-                          struct sl_http_response *response)
-{
-    bool history = job->verb == SL_POLICY_HISTORY;
-    uint64_t limit;
-
-    if (!history && is_text(name, "author"))
-        return set_text(job->author, SL_JOB_AUTHOR_MAX, value, len, "author", response);
-    if (!history && is_text(name, "comment"))
-        return set_text(job->comment, SL_JOB_COMMENT_MAX, value, len, "comment", response);
-    if (history && is_text(name, "before"))
-        return set_number(&job->number, value, len, 2, 999999999999999, "before", response);
-    if (history && is_text(name, "limit")) {
-        if (!set_number(&limit, value, len, 1, SL_JOB_HISTORY_MAX, "limit", response))
-            return false;
-        job->limit = (unsigned)limit;
-        return true;
-    }
-    return refuse(response, 400,
-                  history ? "Unknown parameter; known are before and limit."
-                          : "Unknown parameter; known are author and comment.",
-                  NULL);
-}
-
-static bool read_query(struct sl_policy_job *job, struct sl_slice query, struct sl_http_response *response)
-{
-    struct sl_slice name, raw;
-    char value[SL_JOB_COMMENT_MAX + 64];
-    size_t len;
-
-    while (sl_http_next_parameter(&query, &name, &raw)) {
-        if (!sl_http_decode(raw, value, sizeof value, &len))
-            return refuse(response, 400, "A parameter is malformed or too long.", NULL);
-        if (!set_parameter(job, name, value, len, response))
-            return false;
-    }
-    return true;
-}
-
-/* If-Match: "HASH" or *; an absent one is the caller's to judge. */
-static bool read_match(struct sl_policy_job *job, const struct sl_http_request *request, bool *ret_given,
-                       struct sl_http_response *response)
-{
-    unsigned n;
-    struct sl_slice value = sl_http_find(request, "if-match", &n);
-
-    *ret_given = n > 0;
-    if (n == 0 || (n == 1 && is_text(value, "*")))
-        return true;
-    if (n != 1 || value.len != 66 || value.text[0] != '"' || value.text[65] != '"')
-        return refuse(response, 400, "If-Match must be `*`, or the one ETag that /v1/policy was answered with.",
-                      "If-Match");
-    memcpy(job->match, value.text + 1, 64);
-    job->match[64] = '\0';
-    return true;
-}
-
-static bool copy_bytes(char **to, size_t *to_len, const char *bytes, size_t len, struct sl_http_response *response)
-{
-    *to = malloc(len + 1);
-    if (!*to)
-        return refuse(response, 500, "Out of memory.", NULL);
-    memcpy(*to, bytes, len);
-    (*to)[len] = '\0';
-    *to_len = len;
-    return true;
-}
-
-static bool is_json(const struct sl_http_request *request)
-{
-    struct sl_slice type = sl_http_find(request, "content-type", NULL);
-
-    return type.text && type.len >= 16 && sl_http_same_name(type.text, 16, "application/json", 16);
-}
-
-/* One member of a JSON body, a string; what may be in it depends on the verb. */
-static bool take_member(struct sl_policy_job *job, const char *name, const json_t *value,
-                        struct sl_http_response *response)
-{
-    struct sl_slice slice = {name, strlen(name)};
-    bool push = job->verb == SL_POLICY_PUSH, number = !push && !strcmp(name, "version");
-    char text[24];
-
-    if (number && json_is_integer(value)) {
-        int len = snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
-
-        return set_number(&job->number, text, (size_t)len, 1, 999999999999999, "version", response);
-    }
-    if (!json_is_string(value))
-        return refuse(response, 400, number ? "`version` must be a number." : "A member is unknown, or not a text.",
-                      NULL);
-    if (push && !strcmp(name, "policy"))
-        return copy_bytes(&job->body, &job->body_len, json_string_value(value), json_string_length(value), response);
-    if (push && !strcmp(name, "keys"))
-        return copy_bytes(&job->keys, &job->keys_len, json_string_value(value), json_string_length(value), response);
-    if (strcmp(name, "author") != 0 && strcmp(name, "comment") != 0)
-        return refuse(response, 400,
-                      push ? "Unknown member; known are policy, keys, author and comment."
-                           : "Unknown member; known are version, author and comment.",
-                      NULL);
-    return set_parameter(job, slice, json_string_value(value), json_string_length(value), response);
-}
-
-static bool read_json(struct sl_policy_job *job, const struct sl_http_request *request,
-                      struct sl_http_response *response)
-{
-    json_error_t error;
-    json_t *root = json_loadb(request->body, request->body_len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    const char *name;
-    json_t *value;
-    bool good = true;
-
-    if (!json_is_object(root)) {
-        json_decref(root);
-        return refuse(response, 400, "The body must be one JSON object.", NULL);
-    }
-    json_object_foreach(root, name, value)
-    {
-        good = good && take_member(job, name, value, response);
-    }
-    json_decref(root);
-    return good;
-}
-
-static bool read_push(struct sl_policy_job *job, struct sl_call *call, const struct sl_http_request *request,
-                      struct sl_http_response *response)
-{
-    bool given;
-
-    if (!read_query(job, call->query, response) || !read_match(job, request, &given, response))
-        return false;
-    if (!given)
-        return refuse(response, 428,
-                      "If-Match is required: the ETag of the policy that this one is to replace, or `*`.", "If-Match");
-    if (is_json(request)) {
-        if (!read_json(job, request, response))
-            return false;
-    } else if (!copy_bytes(&job->body, &job->body_len, request->body ? request->body : "", request->body_len,
-                           response)) {
-        return false;
-    }
-    return job->body_len ? true : refuse(response, 400, "There is no policy in the body.", "policy");
-}
-
-static bool read_rollback(struct sl_policy_job *job, struct sl_call *call, const struct sl_http_request *request,
-                          struct sl_http_response *response)
-{
-    bool given;
-
-    return read_query(job, call->query, response) && read_match(job, request, &given, response) &&
-           (!request->body_len || read_json(job, request, response));
-}
-
 /* ---- the routes */
 
 void sl_handle_policy(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
@@ -322,29 +42,29 @@ void sl_handle_policy(struct sl_call *call, const struct sl_http_request *reques
         answer_policy(call->service, response);
         return;
     }
-    job = new_job(call, request, SL_POLICY_PUSH, response);
-    if (job && read_push(job, call, request, response))
-        hand_over(call, job, ANSWER_BYTES, response);
+    job = sl_policy_job_new(call, request, SL_POLICY_PUSH, response);
+    if (job && sl_policy_job_read_push(job, call, request, response))
+        sl_policy_job_hand_over(call, job, ANSWER_BYTES, response);
     else if (job)
-        free_job(job);
+        sl_policy_job_free(job);
 }
 
 void sl_handle_history(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
 {
-    struct sl_policy_job *job = new_job(call, request, SL_POLICY_HISTORY, response);
+    struct sl_policy_job *job = sl_policy_job_new(call, request, SL_POLICY_HISTORY, response);
 
-    if (job && read_query(job, call->query, response))
-        hand_over(call, job, HISTORY_BYTES, response);
+    if (job && sl_policy_job_read_query(job, call->query, response))
+        sl_policy_job_hand_over(call, job, HISTORY_BYTES, response);
     else if (job)
-        free_job(job);
+        sl_policy_job_free(job);
 }
 
 void sl_handle_rollback(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
 {
-    struct sl_policy_job *job = new_job(call, request, SL_POLICY_ROLLBACK, response);
+    struct sl_policy_job *job = sl_policy_job_new(call, request, SL_POLICY_ROLLBACK, response);
 
-    if (job && read_rollback(job, call, request, response))
-        hand_over(call, job, ANSWER_BYTES, response);
+    if (job && sl_policy_job_read_change(job, call, request, response))
+        sl_policy_job_hand_over(call, job, ANSWER_BYTES, response);
     else if (job)
-        free_job(job);
+        sl_policy_job_free(job);
 }

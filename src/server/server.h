@@ -31,6 +31,9 @@ struct sl_fleet;
 struct sl_notice_counts;
 struct sl_server;
 struct sl_policy_job;
+struct sl_shadow_totals;
+
+typedef void sl_policy_job_taker(void *ctx, struct sl_policy_job *job);
 
 enum sl_server_severity { SL_SERVER_ERROR, SL_SERVER_WARNING, SL_SERVER_INFO };
 
@@ -45,8 +48,13 @@ struct sl_server_hooks {
     int (*reload)(void *ctx, char *ret_why, size_t why_size);
     /* PUT /v1/policy, GET /v1/policy/history, POST /v1/policy/rollback: takes the job (server/policy_job.h), which must be
      * done in the end, and before the server can stop. Called on the admin thread. NULL: these routes answer 501. */
-    void (*policy)(void *policy_ctx, struct sl_policy_job *job);
+    sl_policy_job_taker *policy;
     void *policy_ctx;
+    /* The same for /v1/shadow, /v1/shadow/promote and /v1/dry-run; and, for /metrics, how a candidate policy does. NULL: these
+     * routes answer 501, and the metrics say that there is none. */
+    sl_policy_job_taker *shadow;
+    void (*shadow_totals)(void *shadow_ctx, struct sl_shadow_totals *ret_totals);
+    void *shadow_ctx;
     /* All threads of the server have come to their end after sl_server_stop; drained is false when the time ran out and
      * connections were cut. Called once, on one of those threads. NULL: not wanted. */
     void (*stopped)(void *ctx, bool drained);

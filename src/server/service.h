@@ -16,7 +16,7 @@
 /* Classes of answers, for sluice_http_responses_total. */
 enum { SL_CLASS_2XX, SL_CLASS_4XX, SL_CLASS_429, SL_CLASS_5XX, SL_CLASSES };
 
-#define SL_ROUTES_COUNTED 16
+#define SL_ROUTES_COUNTED 32
 
 /* Counters of one loop: written by it alone, read by anyone. */
 struct sl_service_counters {
