@@ -16,6 +16,7 @@ struct sl_follow {
     struct sl_alloc alloc;
     struct sl_timer *timer;
     struct sl_pointer runs, passed; /* passed: was not taken, and is not fetched again before again_us */
+    struct sl_pointer pending;      /* was offered, and the answer is still to come; number 0: none */
     uint64_t again_us, look_us, report_us;
     bool looking, reporting, looked;
     struct sl_running report;
@@ -57,6 +58,20 @@ static void refuse(struct sl_follow *follow, const struct sl_pointer *pointer, u
     follow->stats.refused++;
 }
 
+static void conclude(struct sl_follow *follow, const struct sl_pointer *pointer, enum sl_offer answer, const char *why)
+{
+    if (answer == SL_OFFER_TAKEN) {
+        sl_follow_runs(follow, pointer);
+        follow->stats.taken++;
+    } else if (answer == SL_OFFER_REFUSED || answer == SL_OFFER_LATER) {
+        refuse(follow, pointer, answer == SL_OFFER_LATER ? now_us(follow) + SL_FOLLOW_AGAIN_US : UINT64_MAX, why);
+    } else {
+        follow->passed = *pointer;
+        follow->again_us = UINT64_MAX;
+        follow->stats.ignored++;
+    }
+}
+
 static void offer(struct sl_follow *follow, const struct sl_version *version, struct sl_version_text *text)
 {
     const struct sl_follow_config *config = &follow->config;
@@ -66,27 +81,30 @@ static void offer(struct sl_follow *follow, const struct sl_version *version, st
 
     memcpy(pointer.hash, version->hash, sizeof pointer.hash);
     answer = config->offer(config->owner, version, text, why, sizeof why);
-    if (answer == SL_OFFER_TAKEN) {
-        sl_follow_runs(follow, &pointer);
-        follow->stats.taken++;
-    } else if (answer == SL_OFFER_REFUSED || answer == SL_OFFER_LATER) {
-        refuse(follow, &pointer, answer == SL_OFFER_LATER ? now_us(follow) + SL_FOLLOW_AGAIN_US : UINT64_MAX, why);
-    } else {
-        follow->passed = pointer;
-        follow->again_us = UINT64_MAX;
-        follow->stats.ignored++;
-    }
+    if (answer == SL_OFFER_PENDING)
+        follow->pending = pointer;
+    else
+        conclude(follow, &pointer, answer, why);
 }
 
 /* The store has been heard of for the first time, and what it says is done. */
 static void settle(struct sl_follow *follow, enum sl_control outcome)
 {
-    if (!follow->looked && !follow->looking && outcome != SL_CONTROL_AWAY) {
+    if (!follow->looked && !follow->looking && !follow->pending.number && outcome != SL_CONTROL_AWAY) {
         follow->looked = true;
         if (follow->config.looked)
             follow->config.looked(follow->config.owner);
     }
     wake_at(follow, 0);
+}
+
+void sl_follow_conclude(struct sl_follow *follow, enum sl_offer answer, const char *why)
+{
+    struct sl_pointer pointer = follow->pending;
+
+    follow->pending.number = 0;
+    conclude(follow, &pointer, answer, why);
+    settle(follow, SL_CONTROL_OK);
 }
 
 static void on_fetched(void *ctx, enum sl_control outcome, const struct sl_version *version,
@@ -136,7 +154,9 @@ static void note_none(struct sl_follow *follow)
 static void take_pointer(struct sl_follow *follow, const struct sl_pointer *pointer)
 {
     follow->stats.seen = *pointer;
-    if (pointer->number == 0) {
+    if (follow->pending.number) {
+        return; /* the next look sees to it */
+    } else if (pointer->number == 0) {
         note_none(follow);
     } else if (sl_pointer_equal(pointer, &follow->runs)) {
         follow->passed.number = follow->report.refused = 0;

@@ -21,7 +21,7 @@
 
 struct sl_follow;
 
-enum sl_offer { SL_OFFER_TAKEN, SL_OFFER_REFUSED, SL_OFFER_LATER, SL_OFFER_IGNORED };
+enum sl_offer { SL_OFFER_TAKEN, SL_OFFER_REFUSED, SL_OFFER_LATER, SL_OFFER_IGNORED, SL_OFFER_PENDING };
 
 struct sl_follow_config {
     struct sl_versions_place place; /* what it points to is borrowed */
@@ -30,7 +30,8 @@ struct sl_follow_config {
     /* Looks and tells, but fetches nothing: the instance follows its file. */
     bool from_file;
     /* Another version is current than the one that runs. TAKEN: it runs now. REFUSED: `why` says what is wrong with it.
-     * LATER: nothing is wrong with it, but it could not be taken; it is offered again after SL_FOLLOW_AGAIN_US. May take the texts (and clear *text). NULL texts with from_file: then only IGNORED makes sense. */
+     * LATER: nothing is wrong with it, but it could not be taken; it is offered again after SL_FOLLOW_AGAIN_US. PENDING: sl_follow_conclude
+     * will tell, and nothing is offered until then. May take the texts (and clear *text). NULL texts with from_file: then only IGNORED makes sense. */
     enum sl_offer (*offer)(void *owner, const struct sl_version *version, struct sl_version_text *text, char *why,
                            size_t why_size);
     /* A sentence, once at each change, about a store that has something else than a version for us. */
@@ -44,6 +45,9 @@ struct sl_follow_config {
 int sl_follow_new(const struct sl_follow_config *config, const struct sl_pointer *runs, struct sl_follow **ret_follow);
 /* The client must have been freed before. Accepts NULL. */
 void sl_follow_free(struct sl_follow *follow);
+
+/* What has become of an offer that was PENDING; anything but PENDING. On the loop. */
+void sl_follow_conclude(struct sl_follow *follow, enum sl_offer answer, const char *why);
 
 /* Something else runs now that was not offered. */
 void sl_follow_runs(struct sl_follow *follow, const struct sl_pointer *runs);

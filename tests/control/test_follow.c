@@ -212,6 +212,29 @@ static void test_a_version_that_is_refused_is_not_offered_again(void **state)
     assert_int_equal(stats().refused, 2);
 }
 
+/* Compiled elsewhere: nothing else is offered, nor has the store been looked at, before it is said what became of it. */
+static void test_an_answer_that_comes_later(void **state)
+{
+    (void)state;
+    push_text("slow", 0);
+    begin(0, false);
+    party.answer = SL_OFFER_PENDING;
+    wait_offers(1);
+    push_text("next", 1);
+    wait_looks(3);
+    assert_int_equal(party.offers, 1);
+    assert_false(party.looked);
+    sl_follow_conclude(party.follow, SL_OFFER_TAKEN, "");
+    assert_true(party.looked);
+    wait_offers(2);
+    assert_string_equal(party.body, "next");
+    sl_follow_conclude(party.follow, SL_OFFER_REFUSED, "no rate");
+    wait_told(1, 2);
+    assert_string_equal(wanted.running[0].why, "no rate");
+    assert_int_equal(party.offers, 2);
+    assert_int_equal(stats().taken, 1);
+}
+
 static void test_one_that_follows_its_file_only_tells(void **state)
 {
     (void)state;
@@ -328,6 +351,7 @@ int main(void)
         TEST(test_what_is_pushed_is_taken),
         TEST(test_what_runs_already_is_not_offered),
         TEST(test_a_version_that_is_refused_is_not_offered_again),
+        TEST(test_an_answer_that_comes_later),
         TEST(test_one_that_follows_its_file_only_tells),
         TEST(test_an_instance_that_was_cut_off_catches_up),
         TEST(test_a_store_that_is_killed_and_back),
