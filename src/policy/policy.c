@@ -177,6 +177,11 @@ struct sl_policy *sl_policy_ref(struct sl_policy *policy)
 }
 
 /* A policy with overrides holds the one below it, which goes with it or later. */
+bool sl_policy_is_alone(const struct sl_policy *policy)
+{
+    return atomic_load_explicit(&policy->refs, memory_order_acquire) == 1;
+}
+
 void sl_policy_unref(struct sl_policy *policy)
 {
     while (policy && atomic_fetch_sub_explicit(&policy->refs, 1, memory_order_acq_rel) == 1) {

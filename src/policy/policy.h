@@ -167,6 +167,8 @@ int sl_policy_load(const char *path, const struct sl_policy_options *options, st
 
 struct sl_policy *sl_policy_ref(struct sl_policy *policy);
 void sl_policy_unref(struct sl_policy *policy); /* accepts NULL */
+/* Nobody else has a reference, so that the caller's sl_policy_unref frees it. For a policy that nobody takes any more. */
+bool sl_policy_is_alone(const struct sl_policy *policy);
 
 const struct sl_door *sl_policy_door(const struct sl_policy *policy);
 /* What it was compiled for; NULL: no region. */

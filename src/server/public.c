@@ -252,6 +252,8 @@ void sl_handle_readyz(struct sl_call *call, const struct sl_http_request *reques
         sl_problem(response, 503, "The store has not been reached yet.", NULL);
     else if (!atomic_load(&shared->ready))
         sl_problem(response, 503, "The daemon is not ready yet.", NULL);
+    else if (atomic_load(&shared->last_reload_failed)) /* it serves, and somebody who looks should see it */
+        say(response, "ready, on the last good policy: the latest one was refused\n");
     else
         say(response, "ready\n");
 }
