@@ -84,7 +84,7 @@ int sl_options_set(struct sl_options *options, const struct sl_option *row, cons
     if (row->type == SL_OPTION_LIST && *now < source)
         sl_option_clear(row, options->values);
     if (sl_option_parse(row, text, options->values, reason, sizeof reason)) {
-        if (row->type == SL_OPTION_SECRET)
+        if (row->type == SL_OPTION_SECRET || row->flags & SL_OPTION_HIDDEN)
             snprintf(why, why_size, "%s%s%s", place, place[0] ? ": " : "", reason);
         else
             snprintf(why, why_size, "%s%s`%.200s`: %s", place, place[0] ? ": " : "", text, reason);

@@ -49,6 +49,7 @@ struct sl_option_list {
 #define SL_OPTION_FLAG_ONLY 1u  /* neither in the environment nor in the config file */
 #define SL_OPTION_RELOADABLE 2u /* a reload takes the new value */
 #define SL_OPTION_NO_CONFIG 4u  /* not in the config file */
+#define SL_OPTION_HIDDEN 8u     /* a value is never shown, as of SL_OPTION_SECRET */
 
 struct sl_option {
     const char *name;

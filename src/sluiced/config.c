@@ -246,6 +246,7 @@ const struct sl_option sl_config_rows[] = {
      .type = SL_OPTION_LIST,
      AT(webhooks),
      .argument = "URL",
+     .flags = SL_OPTION_HIDDEN,
      .check = sl_target_check,
      .sentence = "where limits past their warn_at and alarms are POSTed to, http:// or https://, signed with "
                  "--webhook-secret; may be given several times"},
