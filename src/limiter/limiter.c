@@ -1,6 +1,7 @@
 #include "limiter/snapshot.h"
 
 #include "base/err.h"
+#include "policy/override.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -124,7 +125,7 @@ int sl_limiter_set_policy(struct sl_limiter *limiter, struct sl_policy *policy)
     pthread_mutex_lock(&limiter->lock);
     old = sl_rcu_swap(&limiter->rcu, next);
     sl_counters_inherit(&next->counters, &old->counters);
-    limiter->reloads++;
+    limiter->reloads += !sl_policy_same_base(old->policy, policy);
     pthread_mutex_unlock(&limiter->lock);
     snapshot_free(&limiter->alloc, old);
     return 0;

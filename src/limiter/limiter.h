@@ -98,7 +98,7 @@ struct sl_limiter_count {
 struct sl_limiter_stats {
     uint64_t allowed, rejected, unmatched;          /* decisions */
     uint64_t anonymous_allowed, anonymous_rejected; /* of them, those about a key of type `address` */
-    uint64_t reloads;
+    uint64_t reloads; /* other policies put in force; other overrides over the same one are none */
     /* decision durations: count of those <= 2^i * 64 ns, one in 64 decisions sampled */
     uint64_t duration[SL_DURATION_BUCKETS], duration_count, duration_sum_ns;
 };

@@ -474,6 +474,11 @@ int sl_policy_override(struct sl_policy *policy, struct sl_overrides *overrides,
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
+bool sl_policy_same_base(const struct sl_policy *x, const struct sl_policy *y)
+{
+    return (x->base ? x->base : x) == (y->base ? y->base : y);
+}
+
 struct sl_overrides *sl_policy_overrides(const struct sl_policy *policy)
 {
     return policy->overrides;

@@ -92,6 +92,9 @@ const char *sl_override_check(const struct sl_override *override, const char **r
 int sl_policy_override(struct sl_policy *policy, struct sl_overrides *overrides, uint64_t now_us,
                        struct sl_policy **ret_policy);
 
+/* Is it the same policy below the overrides? */
+bool sl_policy_same_base(const struct sl_policy *x, const struct sl_policy *y);
+
 /* The list that lies over the policy, borrowed; NULL: none. */
 struct sl_overrides *sl_policy_overrides(const struct sl_policy *policy);
 /* How many of them have an effect, so that a limit is another than the file says. */

@@ -21,6 +21,7 @@ const struct sl_route sl_routes[] = {
     {"/v1/shadow", false, READ | SL_HTTP_PUT | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_shadow},
     {"/v1/shadow/promote", false, SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_promote},
     {"/v1/dry-run", false, READ | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_dry_run},
+    {"/v1/overrides", false, READ | SL_HTTP_PUT | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_overrides},
     {"/v1/buckets", false, READ | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_buckets},
     {"/v1/alarms", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_alarms},
     {"/v1/top", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_top},

@@ -30,6 +30,7 @@
 struct sl_fleet;
 struct sl_notice_counts;
 struct sl_server;
+struct sl_override_job;
 struct sl_policy_job;
 struct sl_shadow_totals;
 
@@ -55,6 +56,9 @@ struct sl_server_hooks {
     sl_policy_job_taker *shadow;
     void (*shadow_totals)(void *shadow_ctx, struct sl_shadow_totals *ret_totals);
     void *shadow_ctx;
+    /* /v1/overrides: takes the job (server/override_job.h), under the same terms. NULL: the route answers 501. */
+    void (*overrides)(void *overrides_ctx, struct sl_override_job *job);
+    void *overrides_ctx;
     /* All threads of the server have come to their end after sl_server_stop; drained is false when the time ran out and
      * connections were cut. Called once, on one of those threads. NULL: not wanted. */
     void (*stopped)(void *ctx, bool drained);

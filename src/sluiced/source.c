@@ -11,7 +11,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define RETIRE_MS 100
 
 #define NO_LOG 0u
 #define LOG_WARNINGS 1u /* of a good file */
@@ -51,6 +54,7 @@ void sl_source_fini(struct sl_source *source)
     sl_free(&alloc, source->text);
     source->text = NULL;
     sl_version_text_free(&alloc, &source->version_text);
+    sl_source_forget_overrides(source);
     pthread_mutex_destroy(&source->lock);
 }
 
@@ -266,6 +270,17 @@ static void note_secret(struct sl_source *source)
         source->config.keyed(source->config.ctx, &source->in_force);
 }
 
+/* Drops a policy that is not in force any more. Loops may hold it until their turn ends; they are waited for a moment, so that
+ * none of them has to free megabytes in the middle of its work. */
+static void retire(struct sl_policy *policy)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    for (int i = 0; i < RETIRE_MS && !sl_policy_is_alone(policy); i++)
+        nanosleep(&pause, NULL);
+    sl_policy_unref(policy);
+}
+
 /* Puts the policy in force unless it is the same. The caller keeps its reference. On failure `why` says what is wrong. */
 static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, const char *trigger, char *why,
                            size_t why_size)
@@ -274,11 +289,13 @@ static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, c
     bool same =
         !strcmp(sl_policy_hash(old), sl_policy_hash(policy)) && same_secret(&source->in_force, &source->config.secret);
     enum sl_reload result = same ? SL_RELOAD_SAME : SL_RELOAD_DONE;
-    int err = same ? 0 : sl_limiter_set_policy(source->limiter, sl_policy_ref(policy));
+    int err = same ? 0 : sl_source_put(source, policy);
 
-    sl_policy_unref(old);
+    if (err || same)
+        sl_policy_unref(old);
+    else
+        retire(old);
     if (err) {
-        sl_policy_unref(policy); /* the reference that was not taken */
         snprintf(why, why_size, "the policy cannot be put in force: %s", sl_err_text(err));
         result = SL_RELOAD_FAILED;
     } else if (same) {
@@ -490,7 +507,7 @@ static enum sl_reload rekey(struct sl_source *source, const struct sl_secret *se
 
 /* ---- what takes long is done by a thread that gives way to the workers, with the lock held */
 
-enum verb { RELOAD, TAKE, TRY, REKEY };
+enum verb { RELOAD, TAKE, TRY, REKEY, LAY, JUDGE };
 
 struct errand {
     enum verb verb;
@@ -500,6 +517,8 @@ struct errand {
     struct sl_version_text *text;
     const struct sl_version_text *tried;
     const struct sl_secret *secret;
+    struct sl_overrides *overrides;
+    const struct sl_override *override;
     char *why;
     size_t why_size;
     enum sl_reload result;
@@ -518,6 +537,10 @@ static void do_errand(void *ctx)
         e->result = take(e->source, e->version, e->text, e->why, e->why_size);
     else if (e->verb == TRY)
         e->err = try_text(e->source, e->tried, e->name, e->why, e->why_size);
+    else if (e->verb == LAY)
+        e->err = sl_source_lay(e->source, e->overrides);
+    else if (e->verb == JUDGE)
+        e->err = sl_source_judge_override(e->source, e->override, e->why, e->why_size);
     else
         e->result = rekey(e->source, e->secret);
     pthread_mutex_unlock(&e->source->lock);
@@ -557,4 +580,20 @@ enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret 
 
     sl_gently(do_errand, &errand);
     return errand.result;
+}
+
+int sl_source_set_overrides(struct sl_source *source, struct sl_overrides *overrides)
+{
+    struct errand errand = {.verb = LAY, .source = source, .overrides = overrides};
+
+    sl_gently(do_errand, &errand);
+    return errand.err;
+}
+
+int sl_source_try_override(struct sl_source *source, const struct sl_override *override, char *why, size_t why_size)
+{
+    struct errand errand = {.verb = JUDGE, .source = source, .override = override, .why = why, .why_size = why_size};
+
+    sl_gently(do_errand, &errand);
+    return errand.err;
 }

@@ -12,6 +12,7 @@
 
 #include "control/versions.h"
 #include "limiter/limiter.h"
+#include "policy/override.h"
 #include "sluiced/log.h"
 
 #include <pthread.h>
@@ -38,6 +39,12 @@ struct sl_source_config {
     void *ctx;
 };
 
+/* Hashes, sorted. */
+struct sl_source_marks {
+    uint64_t *list;
+    size_t n;
+};
+
 struct sl_source {
     struct sl_source_config config;
     struct sl_limiter *limiter; /* NULL until sl_source_attach */
@@ -47,6 +54,8 @@ struct sl_source {
     size_t text_len;
     struct sl_pointer version; /* what is in force; number 0: the file */
     struct sl_version_text version_text;
+    struct sl_overrides *overrides; /* what lies over the policy in force; NULL: nothing */
+    struct sl_source_marks told;    /* of inactive overrides that the log has told of */
 };
 
 /* Returns 0, or SL_EIO with a sentence when the folder cannot be used. */
@@ -91,5 +100,23 @@ struct sl_pointer sl_source_runs(struct sl_source *source);
  * it was last good, else the copy that was kept. When none of them compiles, the policy in force stays as it is until a
  * reload succeeds. Any thread. */
 enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret *secret);
+
+/* ---- overrides: they lie over whatever policy is in force, and stay over it when another one is put in force */
+
+/* Puts the list (borrowed; it takes a reference of its own) over the policy in force, or what is left of the same list when
+ * one of them has ended. What is inactive is logged, once. Returns 0, or SL_ENOMEM: then everything stays. Any thread. */
+int sl_source_set_overrides(struct sl_source *source, struct sl_overrides *overrides);
+
+/* Would this one have an effect everywhere it is meant for, among those there are? Returns 0; SL_EPOLICY and a sentence; or
+ * SL_ENOMEM. Any thread. */
+int sl_source_try_override(struct sl_source *source, const struct sl_override *override, char *why, size_t why_size);
+
+/* ---- source_overrides.c: with the lock held */
+
+/* Puts `policy` in force with the overrides over it. Takes no reference. Returns 0 or SL_ENOMEM. */
+int sl_source_put(struct sl_source *source, struct sl_policy *policy);
+int sl_source_lay(struct sl_source *source, struct sl_overrides *overrides);
+int sl_source_judge_override(struct sl_source *source, const struct sl_override *override, char *why, size_t why_size);
+void sl_source_forget_overrides(struct sl_source *source);
 
 #endif
