@@ -50,20 +50,25 @@ static json_t *sentence_json(enum sl_alarm kind, const char *detail)
     return text_json(sentence);
 }
 
+static json_int_t seconds(uint64_t from_us, uint64_t to_us)
+{
+    return to_us > from_us ? (json_int_t)((to_us - from_us) / 1000000) : 0;
+}
+
 static json_t *raised_json(enum sl_alarm kind, const struct sl_alarm_state *state, const struct clocks *now)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:s}", "kind", sl_alarm_name(kind), "since",
-                     time_json(now, state->since_us), "sentence", sentence_json(kind, state->latest), "detail",
-                     text_json(state->latest), "began", text_json(state->began), "times", (json_int_t)state->count,
-                     "runbook", sl_alarm_runbook(kind));
+    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:I, s:s}", "kind", sl_alarm_name(kind), "since",
+                     time_json(now, state->since_us), "seconds", seconds(state->since_us, now->mono_us), "sentence",
+                     sentence_json(kind, state->latest), "detail", text_json(state->latest), "began",
+                     text_json(state->began), "times", (json_int_t)state->count, "runbook", sl_alarm_runbook(kind));
 }
 
 static json_t *past_json(const struct sl_alarm_past *past, const struct clocks *now)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s}", "kind", sl_alarm_name(past->alarm), "from",
-                     time_json(now, past->from_us), "to", time_json(now, past->to_us), "sentence",
-                     sentence_json(past->alarm, past->detail), "detail", text_json(past->detail), "runbook",
-                     sl_alarm_runbook(past->alarm));
+    return json_pack("{s:s, s:o, s:o, s:I, s:o, s:o, s:s}", "kind", sl_alarm_name(past->alarm), "from",
+                     time_json(now, past->from_us), "to", time_json(now, past->to_us), "seconds",
+                     seconds(past->from_us, past->to_us), "sentence", sentence_json(past->alarm, past->detail),
+                     "detail", text_json(past->detail), "runbook", sl_alarm_runbook(past->alarm));
 }
 
 static json_t *all_raised(struct sl_alarms *alarms, const struct clocks *now)

@@ -9,7 +9,7 @@ import pytest
 from conftest import SLUICE, clean_environment
 
 COMMANDS = ["check", "policy check", "policy show", "policy explain", "policy diff", "replay", "buckets show", "buckets reset",
-            "bench core", "bench table", "bench http", "doctor"]
+            "alarms", "bench core", "bench table", "bench http", "doctor"]
 
 
 def test_the_overview_lists_every_command_and_teaches(sluice):

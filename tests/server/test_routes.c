@@ -482,6 +482,8 @@ static void alarms_are_listed_with_those_that_are_over(void **state)
     assert_string_equal(text_of(raised, 0, "runbook"), "docs/runbook.md#table_full");
     assert_int_equal(json_integer_value(json_object_get(json_array_get(raised, 0), "times")), 1);
     assert_int_equal(strlen(text_of(raised, 0, "since")), 24);
+    assert_true(json_integer_value(json_object_get(json_array_get(raised, 0), "seconds")) >= 20);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(past, 0), "seconds")), 1800);
     assert_string_equal(text_of(raised, 1, "detail"), "(it is no UTF-8)");
     assert_int_equal(json_array_size(past), 1);
     assert_string_equal(text_of(past, 0, "kind"), "clocks_apart");
