@@ -4,19 +4,26 @@
 #include "base/hash.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BOARD_SETS 128u
 #define GONE 0.01 /* a second: such a rate is forgotten */
 
-/* What one slot counts between two looks. */
+/* What one slot or loop counts between two looks. */
 struct tally {
-    struct sl_sketch sketches[SL_TOP_KINDS];
+    struct sl_sketch sketch;
     uint64_t n, n_addresses; /* requests */
 };
 
 struct slot {
     struct tally *tally; /* belongs to whoever holds the slot */
+};
+
+struct loop {
+    _Alignas(64) uint64_t left, random; /* the loop's own: rejections until the next one that counts */
+    pthread_mutex_t lock;               /* what follows */
+    struct tally *tally;
 };
 
 /* The rates of keys, in sets as the sketches are. */
@@ -38,6 +45,9 @@ struct sl_top {
     unsigned n_slots;
     struct slot *slots;
     struct tally *memory;
+    unsigned n_loops;
+    struct loop *loops;
+    struct tally *loop_memory;
     pthread_mutex_t lock; /* what follows */
     struct tally *spare;  /* empty: is put in the place of the one that is taken */
     bool looked;
@@ -45,6 +55,12 @@ struct sl_top {
     double addresses_per_second;
     uint64_t n_addresses;
     struct board boards[SL_TOP_KINDS];
+    /* The last looks: where the counters stood, and when. */
+    unsigned n_marks; /* ever */
+    struct mark {
+        uint64_t at_us;
+        struct sl_limiter_stats stats;
+    } marks[SL_TOP_SPAN + 1];
 };
 
 /* ---- counting, on the threads that decide */
@@ -64,17 +80,42 @@ static bool is_address(const char *type, size_t len)
     return len == 7 && memcmp(type, "address", 7) == 0;
 }
 
+static void count(const struct sl_top *top, struct tally *tally, const struct sluice_request *request)
+{
+    tally->n++;
+    tally->n_addresses += request->key_type && is_address(request->key_type, request->key_type_len);
+    sl_sketch_add(&tally->sketch, hash_of(top, request), request);
+}
+
+/* Whether it is rejected may not be known yet: see sl_top_rejected. */
 static void tap(void *ctx, unsigned slot, const struct sluice_request *request, bool rejected)
 {
     struct sl_top *top = ctx;
-    struct tally *tally = top->slots[slot].tally;
-    uint64_t hash = hash_of(top, request);
 
-    tally->n++;
-    tally->n_addresses += request->key_type && is_address(request->key_type, request->key_type_len);
-    sl_sketch_add(&tally->sketches[SL_TOP_HOT], hash, request);
-    if (rejected)
-        sl_sketch_add(&tally->sketches[SL_TOP_REJECTED], hash, request);
+    (void)rejected;
+    count(top, top->slots[slot].tally, request);
+}
+
+/* 1 ... 2 * SL_TAP_EVERY - 1, as the tap's. */
+static uint64_t next_turn(struct loop *loop)
+{
+    uint64_t x = loop->random += UINT64_C(0x9E3779B97F4A7C15);
+
+    x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+    return 1 + ((x >> 32) * (2 * SL_TAP_EVERY - 1) >> 32);
+}
+
+void sl_top_rejected(struct sl_top *top, unsigned at, const struct sluice_request *request)
+{
+    struct loop *loop = &top->loops[at];
+
+    if (--loop->left > 0)
+        return;
+    loop->left = next_turn(loop);
+    pthread_mutex_lock(&loop->lock);
+    count(top, loop->tally, request);
+    pthread_mutex_unlock(&loop->lock);
 }
 
 /* ---- life */
@@ -106,6 +147,25 @@ int sl_top_new(const struct sl_alloc *alloc, struct sl_limiter *limiter, struct 
     return 0;
 }
 
+int sl_top_follow_rejections(struct sl_top *top, unsigned n_loops)
+{
+    top->loop_memory = sl_calloc(&top->alloc, n_loops, sizeof *top->loop_memory);
+    top->loops = top->loop_memory ? aligned_alloc(_Alignof(struct loop), n_loops * sizeof *top->loops) : NULL;
+    if (!top->loops)
+        return SL_ENOMEM;
+    memset(top->loops, 0, n_loops * sizeof *top->loops);
+    for (unsigned i = 0; i < n_loops; i++) {
+        struct loop *loop = &top->loops[i];
+
+        pthread_mutex_init(&loop->lock, NULL);
+        loop->tally = &top->loop_memory[i];
+        loop->random = i;
+        loop->left = next_turn(loop);
+    }
+    top->n_loops = n_loops;
+    return 0;
+}
+
 void sl_top_free(struct sl_top *top)
 {
     struct sl_alloc alloc;
@@ -116,6 +176,10 @@ void sl_top_free(struct sl_top *top)
     if (top->limiter)
         sl_limiter_set_tap(top->limiter, NULL, NULL);
     pthread_mutex_destroy(&top->lock);
+    for (unsigned i = 0; i < top->n_loops; i++)
+        pthread_mutex_destroy(&top->loops[i].lock);
+    free(top->loops);
+    sl_free(&alloc, top->loop_memory);
     sl_free(&alloc, top->slots);
     sl_free(&alloc, top->memory);
     sl_free(&alloc, top);
@@ -161,16 +225,23 @@ static void add_sketch(struct board *board, const struct sl_sketch *sketch)
         }
 }
 
-/* Holding the slot: puts the empty tally in the place of what was counted. The rest is done without holding it up. */
-static void take(void *ctx, unsigned slot)
+/* Puts the empty tally in the place of what was counted. The rest is done without holding anybody up. */
+static void swap(struct sl_top *top, struct tally **tally)
 {
-    struct sl_top *top = ctx;
-    struct tally *full = top->slots[slot].tally;
+    struct tally *full = *tally;
 
     if (full->n == 0)
         return;
-    top->slots[slot].tally = top->spare;
+    *tally = top->spare;
     top->spare = full;
+}
+
+/* Holding the slot. */
+static void take(void *ctx, unsigned slot)
+{
+    struct sl_top *top = ctx;
+
+    swap(top, &top->slots[slot].tally);
 }
 
 /* A moving average over SL_TOP_MEMORY_US. */
@@ -194,17 +265,16 @@ static void follow_all(struct board *board, double elapsed_s)
         }
 }
 
-static void absorb(struct sl_top *top)
+static void absorb(struct sl_top *top, enum sl_top_kind kind)
 {
     struct tally *tally = top->spare;
 
     if (tally->n == 0)
         return;
-    for (unsigned kind = 0; kind < SL_TOP_KINDS; kind++) {
-        add_sketch(&top->boards[kind], &tally->sketches[kind]);
-        sl_sketch_clear(&tally->sketches[kind]);
-    }
-    top->n_addresses += tally->n_addresses;
+    add_sketch(&top->boards[kind], &tally->sketch);
+    sl_sketch_clear(&tally->sketch);
+    if (kind == SL_TOP_HOT)
+        top->n_addresses += tally->n_addresses;
     tally->n = tally->n_addresses = 0;
 }
 
@@ -212,8 +282,24 @@ static void take_and_absorb(struct sl_top *top)
 {
     for (unsigned slot = 0; slot < top->n_slots; slot++) {
         sl_limiter_hold_slot(top->limiter, slot, take, top);
-        absorb(top);
+        absorb(top, SL_TOP_HOT);
     }
+    for (unsigned i = 0; i < top->n_loops; i++) {
+        struct loop *loop = &top->loops[i];
+
+        pthread_mutex_lock(&loop->lock);
+        swap(top, &loop->tally);
+        pthread_mutex_unlock(&loop->lock);
+        absorb(top, SL_TOP_REJECTED);
+    }
+}
+
+static void mark(struct sl_top *top, uint64_t now_us)
+{
+    struct mark *mark = &top->marks[top->n_marks++ % (SL_TOP_SPAN + 1)];
+
+    mark->at_us = now_us;
+    sl_limiter_stats(top->limiter, &mark->stats);
 }
 
 void sl_top_look(struct sl_top *top, uint64_t now_us)
@@ -229,6 +315,7 @@ void sl_top_look(struct sl_top *top, uint64_t now_us)
     top->n_addresses = 0;
     top->looked = true;
     top->looked_us = now_us;
+    mark(top, now_us);
     pthread_mutex_unlock(&top->lock);
 }
 
@@ -276,6 +363,46 @@ unsigned sl_top_read(struct sl_top *top, enum sl_top_kind kind, struct sl_top_ke
         show_key(&ret_keys[i], best[i]);
     pthread_mutex_unlock(&top->lock);
     return n_best;
+}
+
+/* ---- all keys together */
+
+/* Below which so many of a hundred lie, in microseconds; within a step of the histogram they are taken to lie evenly. */
+static double percentile(const uint64_t counts[static SL_DURATION_BUCKETS], double percent)
+{
+    double all = 0, below = 0;
+
+    for (unsigned i = 0; i < SL_DURATION_BUCKETS; i++)
+        all += (double)counts[i];
+    for (unsigned i = 0; i < SL_DURATION_BUCKETS; i++) {
+        double wanted = all * percent / 100 - below, to = 0.064 * (double)(UINT64_C(1) << i);
+
+        if (counts[i] && wanted <= (double)counts[i])
+            return (i ? to / 2 : 0) + (i ? to / 2 : to) * wanted / (double)counts[i];
+        below += (double)counts[i];
+    }
+    return -1;
+}
+
+void sl_top_summarise(struct sl_top *top, struct sl_top_summary *ret)
+{
+    uint64_t durations[SL_DURATION_BUCKETS];
+    const struct mark *first, *last;
+
+    *ret = (struct sl_top_summary){.p50_us = -1, .p99_us = -1};
+    pthread_mutex_lock(&top->lock);
+    last = &top->marks[(top->n_marks + SL_TOP_SPAN) % (SL_TOP_SPAN + 1)];
+    first = &top->marks[top->n_marks > SL_TOP_SPAN ? top->n_marks % (SL_TOP_SPAN + 1) : 0];
+    if (top->n_marks > 1 && last->at_us > first->at_us) {
+        ret->span_s = (double)(last->at_us - first->at_us) / 1e6;
+        ret->allowed_per_second = (double)(last->stats.allowed - first->stats.allowed) / ret->span_s;
+        ret->rejected_per_second = (double)(last->stats.rejected - first->stats.rejected) / ret->span_s;
+        for (unsigned i = 0; i < SL_DURATION_BUCKETS; i++)
+            durations[i] = last->stats.duration[i] - first->stats.duration[i];
+        ret->p50_us = percentile(durations, 50);
+        ret->p99_us = percentile(durations, 99);
+    }
+    pthread_mutex_unlock(&top->lock);
 }
 
 double sl_top_hottest_address(struct sl_top *top)

@@ -1,18 +1,20 @@
 /* The hottest keys and the most rejected ones, in bounded memory, for people: who is it?
  *
- * A sample of the requests (sl_limiter_set_tap) is counted in two sketches for each reader slot, without a lock. Once a
- * second somebody looks: takes what the slots have counted and keeps a rate for each key that counted, falling off within
- * some seconds (SL_TOP_MEMORY_US). What is told of a key is what it had for certain, so that many rare keys never look like a
- * hot one. A rejection that the store has just told is not among them; those that are known here are, and soon all are.
+ * A sample of the requests (sl_limiter_set_tap) is counted in a sketch for each reader slot, without a lock; a sample of the
+ * rejections, which are only known when their verdicts are there, in one for each loop. Once a second somebody looks: takes
+ * what was counted and keeps a rate for each key that counted, falling off within some seconds (SL_TOP_MEMORY_US). What is
+ * told of a key is what it had for certain, so that many rare keys never look like a hot one.
  *
  *     sl_top_new(&alloc, limiter, &top);               while nobody decides
+ *     sl_top_follow_rejections(top, n_loops);          likewise
+ *     sl_top_rejected(top, loop, request);             each rejection, on its loop's thread, whichever tier said so
  *     sl_top_look(top, now_us);                        about once a second
  *     n = sl_top_read(top, SL_TOP_HOT, keys, 10);
  *     sl_top_free(top);                                while nobody decides
  *
- * Keys are shown as clients sent them, as far as they can be shown: the first SL_SKETCH_KEY_MAX bytes, then an ellipsis;
- * U+FFFD for control characters and what is no UTF-8. Memory: 112 KB a slot, and twice 110 KB for the rates.
- * sl_top_look and sl_top_read: any thread. */
+ * Keys are shown as clients sent them, as far as they can be shown (observe/show.h): the first SL_SKETCH_KEY_MAX bytes,
+ * then an ellipsis. Memory: 56 KB a slot and a loop, and twice 110 KB for the rates. sl_top_look and sl_top_read: any
+ * thread. */
 #ifndef SL_OBSERVE_TOP_H
 #define SL_OBSERVE_TOP_H
 
@@ -38,7 +40,22 @@ struct sl_top_key {
 int sl_top_new(const struct sl_alloc *alloc, struct sl_limiter *limiter, struct sl_top **ret_top);
 void sl_top_free(struct sl_top *top); /* accepts NULL */
 
+/* For so many loops. Returns 0 or SL_ENOMEM. Once, before the first sl_top_rejected. */
+int sl_top_follow_rejections(struct sl_top *top, unsigned n_loops);
+
+/* loop: below n_loops, and this thread's alone. One in SL_TAP_EVERY is counted, chosen at random. */
+void sl_top_rejected(struct sl_top *top, unsigned loop, const struct sluice_request *request);
+
 void sl_top_look(struct sl_top *top, uint64_t now_us);
+
+/* How the last SL_TOP_SPAN looks were, all keys together. */
+#define SL_TOP_SPAN 10u
+struct sl_top_summary {
+    double span_s; /* 0: there was no second look yet, and nothing is known */
+    double allowed_per_second, rejected_per_second;
+    double p50_us, p99_us; /* of the limiter's own part of a decision, from its histogram; -1: none was timed */
+};
+void sl_top_summarise(struct sl_top *top, struct sl_top_summary *ret_summary);
 
 /* The first n keys (at most SL_TOP_KEYS_MAX), hottest first; returns how many there are. */
 unsigned sl_top_read(struct sl_top *top, enum sl_top_kind kind, struct sl_top_key *ret_keys, unsigned n);

@@ -25,6 +25,9 @@ const struct sl_route sl_routes[] = {
     {"/v1/buckets", false, READ | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_buckets},
     {"/v1/alarms", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_alarms},
     {"/v1/top", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_top},
+    {"/v1/rejections", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_rejections},
+    {"/v1/traces", false, READ | SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_traces},
+    {"/v1/traces/{id}", false, READ | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_trace},
     {"/v1/reload", false, SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_reload},
 };
 const unsigned sl_n_routes = sizeof sl_routes / sizeof *sl_routes;
@@ -33,10 +36,12 @@ static_assert(sizeof sl_routes / sizeof *sl_routes <= SL_ROUTES_COUNTED, "a row 
 
 static bool route_matches(const struct sl_route *route, struct sl_slice path)
 {
-    size_t len = strlen(route->path);
+    size_t len = strcspn(route->path, "{");
 
     if (path.len < len || memcmp(path.text, route->path, len) != 0)
         return false;
+    if (route->path[len] == '{')
+        return path.len > len && !memchr(path.text + len, '/', path.len - len);
     return path.len == len || (route->subtree && path.text[len] == '/');
 }
 

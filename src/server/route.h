@@ -32,7 +32,7 @@ enum sl_access {
 };
 
 struct sl_route {
-    const char *path;
+    const char *path; /* may end with one segment in braces, which stands for any */
     bool subtree;      /* also every path below it */
     unsigned methods;  /* enum sl_http_method, or-ed; HEAD goes with GET */
     unsigned listener; /* enum sl_listener_kind, or-ed */
@@ -104,5 +104,6 @@ sl_handler sl_handle_alarms;                                                    
 sl_handler sl_handle_overrides;                                    /* admin, server/overrides.c */
 sl_handler sl_handle_shadow, sl_handle_promote, sl_handle_dry_run; /* admin, server/shadow.c */
 sl_handler sl_handle_rejections, sl_handle_traces;                 /* admin */
+sl_handler sl_handle_rejections, sl_handle_traces, sl_handle_trace; /* admin */
 
 #endif

@@ -278,6 +278,7 @@ int sl_server_new(const struct sl_server_options *options, struct sl_limiter *li
     server->shared.ratios = options->ratios;
     server->shared.top = options->top;
     server->shared.witnesses = options->witnesses;
+    server->shared.see = options->see;
     server->shared.notices = options->notices;
     e = build(server, options, ret_why, why_size);
     if (e)

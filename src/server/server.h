@@ -103,10 +103,11 @@ struct sl_server_options {
      * is decided in the limiter's table. */
     struct sl_fleet *fleet;
     struct sl_server_limits limits;
-    struct sl_alarms *alarms;       /* what /metrics shows of them; borrowed until sl_server_free. NULL: nothing */
-    struct sl_ratio_watch *ratios;  /* likewise of shares */
-    struct sl_top *top;             /* likewise of hot keys, and for GET /v1/top */
-    struct sl_witnesses *witnesses; /* who is told of decisions (server/witness.h). NULL: nobody */
+    struct sl_alarms *alarms;         /* what /metrics shows of them; borrowed until sl_server_free. NULL: nothing */
+    struct sl_ratio_watch *ratios;    /* likewise of shares */
+    struct sl_top *top;               /* likewise of hot keys, and for GET /v1/top */
+    struct sl_witnesses *witnesses;   /* who is told of decisions (server/witness.h). NULL: nobody */
+    struct sl_see *see;               /* what they remember of rejections and traces (server/see.h). NULL: nothing */
     struct sl_notice_counts *notices; /* what /metrics shows of notifications. NULL: nothing */
     struct sl_server_hooks hooks;
 };

@@ -41,6 +41,7 @@ static inline void sl_count(atomic_uint_fast64_t *counter, int64_t by)
 struct sl_fleet;
 struct sl_inquiry;
 struct sl_lane;
+struct sl_see;
 
 /* The same for all loops of a server. Strings, `limiter` and `fleet` are borrowed for its life. */
 struct sl_shared {
@@ -51,8 +52,9 @@ struct sl_shared {
     struct sl_ratio_watch *ratios;
     struct sl_top *top;
     struct sl_witnesses *witnesses;
+    struct sl_see *see;
     struct sl_notice_counts *notices; /* NULL: no webhooks */
-    const char *check_token; /* NULL: none */
+    const char *check_token;          /* NULL: none */
     const char *admin_token, *admin_read_token;
     struct sl_server_hooks hooks;
     atomic_bool ready, draining;

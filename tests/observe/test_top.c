@@ -27,6 +27,7 @@ static void open_stage(struct stage *s, const char *yaml)
     s->alloc = sl_alloc_system();
     s->now_us = 1000 * S;
     assert_int_equal(sl_top_new(&s->alloc, s->kit.limiter, &s->top), 0);
+    assert_int_equal(sl_top_follow_rejections(s->top, 2), 0);
     sl_top_look(s->top, s->now_us);
 }
 
@@ -50,8 +51,11 @@ static void ask(struct stage *s, const char *key, size_t len, const char *type, 
     r.key = key, r.key_len = len;
     if (type)
         r.key_type = type, r.key_type_len = strlen(type);
-    for (unsigned i = 0; i < times; i++)
+    for (unsigned i = 0; i < times; i++) {
         assert_int_equal(sl_limiter_check(s->kit.limiter, &r, &verdict, NULL, NULL, NULL), 0);
+        if (!verdict.allowed) /* as the witness of a server does, on whatever loop */
+            sl_top_rejected(s->top, i % 2, &r);
+    }
 }
 
 static void expect_near(double value, double wanted, double part)
@@ -223,6 +227,60 @@ static void the_most_rejected_have_a_list_of_their_own(void **state)
     assert_string_equal(keys[1].key, "c");
     assert_int_equal(sl_top_read(s.top, SL_TOP_HOT, keys, 10), 3);
     assert_string_equal(keys[0].key, "a");
+    close_stage(&s);
+}
+
+/* A rejection that the store told, long after the tap. */
+static void rejections_count_whoever_told_them(void **state)
+{
+    struct sluice_request r = kit_request("late", NULL, 1);
+    struct stage s;
+    struct sl_top_key keys[10];
+
+    (void)state;
+    open_stage(&s, OPEN);
+    for (unsigned t = 0; t < 20; t++) {
+        for (unsigned i = 0; i < 800; i++)
+            sl_top_rejected(s.top, 1, &r);
+        look(&s);
+    }
+    assert_int_equal(sl_top_read(s.top, SL_TOP_REJECTED, keys, 10), 1);
+    assert_string_equal(keys[0].key, "late");
+    expect_near(keys[0].per_second, 800, 0.25);
+    assert_int_equal(sl_top_read(s.top, SL_TOP_HOT, keys, 10), 0);
+    close_stage(&s);
+}
+
+static void the_summary_is_of_the_last_ten_looks(void **state)
+{
+    struct stage s;
+    struct sl_top_summary summary;
+
+    (void)state;
+    open_stage(&s, "limits: [{name: a, key: a, rate: unlimited}, {name: b, rate: blocked}]\n");
+    sl_top_summarise(s.top, &summary);
+    assert_true(summary.span_s == 0);
+    for (unsigned t = 0; t < 30; t++) {
+        ask(&s, "a", 1, NULL, t < 15 ? 5000 : 300);
+        ask(&s, "b", 1, NULL, t < 15 ? 1 : 100);
+        look(&s);
+        if (t == 1) {
+            sl_top_summarise(s.top, &summary);
+            assert_true(summary.span_s == 2);
+            assert_true(summary.allowed_per_second == 5000);
+        }
+    }
+    sl_top_summarise(s.top, &summary);
+    assert_true(summary.span_s == SL_TOP_SPAN);
+    assert_true(summary.allowed_per_second == 300);
+    assert_true(summary.rejected_per_second == 100);
+    assert_true(summary.p50_us > 0);
+    assert_true(summary.p99_us >= summary.p50_us);
+    for (unsigned t = 0; t < SL_TOP_SPAN; t++)
+        look(&s);
+    sl_top_summarise(s.top, &summary);
+    assert_true(summary.allowed_per_second == 0);
+    assert_true(summary.p99_us == -1);
     close_stage(&s);
 }
 
@@ -405,6 +463,8 @@ int main(void)
         cmocka_unit_test(batches_are_tapped_alike),
         cmocka_unit_test(the_hottest_come_first_with_their_rates),
         cmocka_unit_test(the_most_rejected_have_a_list_of_their_own),
+        cmocka_unit_test(rejections_count_whoever_told_them),
+        cmocka_unit_test(the_summary_is_of_the_last_ten_looks),
         cmocka_unit_test(many_rare_keys_do_not_look_hot),
         cmocka_unit_test(the_hottest_addresss_share),
         cmocka_unit_test(keys_are_cut_and_made_readable),

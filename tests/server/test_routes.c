@@ -3,6 +3,7 @@
 
 #include "limiter/counters.h"
 #include "server/headers.h"
+#include "server/see.h"
 
 #include <jansson.h>
 #include <libfyaml.h>
@@ -403,11 +404,25 @@ static void metrics_show_shares_and_alarms(void **state)
     door_close(&d);
 }
 
+/* As the daemon does. */
+static void see_rejections(struct door *d, struct sl_see *see, struct sl_witnesses *witnesses)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+
+    assert_int_equal(sl_rejections_new(&alloc, 1, 0, &see->rejections), 0);
+    assert_int_equal(sl_top_follow_rejections(d->shared.top, 1), 0);
+    see->top = d->shared.top;
+    sl_witness_set(sl_witness_add(witnesses, sl_see_rejection, NULL, see), SL_SEE_REJECTED);
+    d->shared.witnesses = witnesses;
+}
+
 static void hot_keys_are_named_in_top_and_ranked_in_metrics(void **state)
 {
     static const char odd[] = "POST /check\n\n{\"key\":\"qu\\\"ote\\\\ \xc3\xa9\",\"keyType\":\"user\",\"cost\":0}";
     struct door d;
     struct sl_alarms alarms;
+    struct sl_witnesses witnesses = {0};
+    struct sl_see see = {0};
     json_t *v, *hot, *rejected;
 
     (void)state;
@@ -415,8 +430,12 @@ static void hot_keys_are_named_in_top_and_ranked_in_metrics(void **state)
     door_ask_admin(&d, "GET /v1/top");
     expect_problem(&d, 501, NULL);
     open_watch(&d, &alarms);
+    see_rejections(&d, &see, &witnesses);
     assert_int_equal(door_ask_admin(&d, "GET /v1/top"), 200);
-    assert_string_equal(door_body(&d), "{\"hot\":[],\"rejected\":[]}\n");
+    assert_non_null(strstr(door_body(&d), "\"alarms\":[],\"hot\":[],\"rejected\":[]}\n"));
+    assert_non_null(strstr(door_body(&d), "\"allowedPerSecond\":null"));
+    assert_int_equal(door_ask_admin(&d, "GET /v1/top?n=0"), 400);
+    assert_int_equal(door_ask_admin(&d, "GET /v1/top?m=1"), 400);
     for (int i = 0; i < 1600; i++) {
         door_ask(&d, "POST /check\n\n{\"key\":\"k\"}");
         if (i % 4 == 0)
@@ -441,6 +460,11 @@ static void hot_keys_are_named_in_top_and_ranked_in_metrics(void **state)
     assert_null(strstr(door_body(&d), "sluice_hot_key_ops{rank=\"2\"} 0\n"));
     assert_non_null(strstr(door_body(&d), "sluice_hot_key_ops{rank=\"3\"} 0\n"));
     assert_null(strstr(door_body(&d), "ote\\"));
+    assert_int_equal(door_ask_admin(&d, "GET /v1/top?n=1"), 200);
+    v = body_json(&d);
+    assert_int_equal(json_array_size(json_object_get(v, "hot")), 1);
+    json_decref(v);
+    sl_rejections_free(see.rejections);
     close_watch(&d);
     door_close(&d);
 }
