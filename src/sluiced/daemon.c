@@ -7,6 +7,7 @@
 #include "sluiced/look.h"
 #include "sluiced/notify.h"
 #include "sluiced/plane.h"
+#include "sluiced/rehearsal.h"
 #include "sluiced/source.h"
 #include "sluiced/tier.h"
 #include "sluiced/watch.h"
@@ -34,6 +35,7 @@ struct daemon {
     struct sl_limiter *limiter;
     struct sl_look look;
     struct sl_plane plane;
+    struct sl_rehearsal rehearsal;
     struct sl_witnesses witnesses;
     struct sl_webhooks webhooks;
     struct sl_server *server;
@@ -194,6 +196,9 @@ static struct sl_server_options server_options(struct daemon *daemon)
         options.hooks.policy = sl_plane_job;
         options.hooks.policy_ctx = &daemon->plane;
     }
+    options.hooks.shadow = sl_rehearsal_job;
+    options.hooks.shadow_totals = sl_rehearsal_totals;
+    options.hooks.shadow_ctx = &daemon->rehearsal;
     return options;
 }
 
@@ -254,10 +259,25 @@ static void tear_down_limiter(struct daemon *daemon)
 {
     sl_look_stop(&daemon->look);
     sl_plane_stop(&daemon->plane);
+    sl_rehearsal_stop(&daemon->rehearsal);
     sl_webhooks_stop(&daemon->webhooks);
     sl_tier_stop(&daemon->tier);
     sl_limiter_free(daemon->limiter);
     sl_source_fini(&daemon->source);
+}
+
+static int set_up_rehearsal(struct daemon *daemon, char *why, size_t why_size)
+{
+    const struct sl_rehearsal_setting setting = {.config = daemon->config,
+                                                 .tier = &daemon->tier,
+                                                 .plane = &daemon->plane,
+                                                 .source = &daemon->source,
+                                                 .limiter = daemon->limiter,
+                                                 .log = &daemon->log,
+                                                 .witnesses = &daemon->witnesses,
+                                                 .loop = &daemon->loop};
+
+    return sl_rehearsal_start(&daemon->rehearsal, &setting, why, why_size);
 }
 
 static int set_up_server(struct daemon *daemon, char *why, size_t why_size)
@@ -349,6 +369,7 @@ static void serve(struct daemon *daemon, bool fallen_back)
     if (fallen_back)
         sl_server_count_reload(daemon->server, false);
     sl_plane_follow(&daemon->plane, daemon->server);
+    sl_rehearsal_follow(&daemon->rehearsal);
     log_start(daemon);
     sl_notify("READY=1");
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
@@ -374,6 +395,8 @@ static int set_up(struct daemon *daemon, bool *ret_fallen_back, char *why, size_
     if (!err)
         err = sl_plane_start(&daemon->plane, daemon->config, &daemon->tier, &daemon->source, &daemon->log,
                              &daemon->loop, why, why_size);
+    if (!err)
+        err = set_up_rehearsal(daemon, why, why_size);
     if (!err)
         err = set_up_server(daemon, why, why_size);
     if (!err) {
@@ -427,6 +450,7 @@ int sl_daemon_run(const struct sl_config *config, const struct sl_options *optio
         sl_log(&daemon.log, SL_LOG_INFO, "stopped");
     }
     close_loop(&daemon);
+    sl_rehearsal_fini(&daemon.rehearsal);
     sl_plane_fini(&daemon.plane);
     sl_tier_fini(&daemon.tier);
     sl_log_fini(&daemon.log);
