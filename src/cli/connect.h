@@ -27,18 +27,19 @@ struct cli_connect {
     }
 
 /* `token_name` is "check-token" or "admin-token". */
+#define CLI_TOKEN_ROWS(values_type, token_name)                                                                     \
+    {.name = token_name,                                                                                            \
+     .type = SL_OPTION_SECRET,                                                                                      \
+     .offset = offsetof(values_type, connect.token),                                                                \
+     .argument = "TOKEN",                                                                                           \
+     .sentence = "the bearer token it asks for; @/PATH reads it from a file"},                                      \
+    {                                                                                                               \
+        .name = "ca", .type = SL_OPTION_TEXT, .offset = offsetof(values_type, connect.ca_file), .argument = "FILE", \
+        .flags = SL_OPTION_FLAG_ONLY, .sentence = "PEM certificates to trust for https; without it the system's"    \
+    }
+
 #define CLI_CONNECT_ROWS(values_type, token_name)                                                           \
-    {.name = token_name,                                                                                    \
-     .type = SL_OPTION_SECRET,                                                                              \
-     .offset = offsetof(values_type, connect.token),                                                        \
-     .argument = "TOKEN",                                                                                   \
-     .sentence = "the bearer token it asks for; @/PATH reads it from a file"},                              \
-        {.name = "ca",                                                                                      \
-         .type = SL_OPTION_TEXT,                                                                            \
-         .offset = offsetof(values_type, connect.ca_file),                                                  \
-         .argument = "FILE",                                                                                \
-         .flags = SL_OPTION_FLAG_ONLY,                                                                      \
-         .sentence = "PEM certificates to trust for https; without it the system's"},                       \
+    CLI_TOKEN_ROWS(values_type, token_name),                                                                \
     {                                                                                                       \
         .name = "timeout", .type = SL_OPTION_DURATION, .offset = offsetof(values_type, connect.timeout_us), \
         .argument = "DURATION", .preset = "5s", .min = 1000, .max = UINT64_C(3600000000),                   \

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/files.h"
 #include "cli/key_tier.h"
+#include "cli/policy_live.h"
 #include "cli/policy_source.h"
 #include "policy/report.h"
 
@@ -18,7 +19,8 @@ struct policy_values {
     bool strict;                        /* check */
     unsigned text;                      /* show */
     struct cli_store_options at;
-    bool has_store; /* check */
+    struct cli_connect connect; /* show */
+    bool has_store;             /* check */
     char *region;
 };
 
@@ -133,12 +135,27 @@ static int show_source(const struct cli_policy *found, unsigned which)
     return CLI_DONE;
 }
 
+/* Of a daemon, when no policy is named. */
+static int show_live(const struct cli_call *call, const struct policy_values *values)
+{
+    struct cli_connect connect = values->connect;
+
+    if (values->text != TEXT_NONE)
+        return cli_fail(CLI_USAGE, "--text is for versions (@N or @current)");
+    connect.timeout_us = values->at.timeout_us;
+    return cli_policy_live(call, &connect);
+}
+
 static int run_show(const struct cli_call *call)
 {
-    unsigned which = ((const struct policy_values *)call->values)->text;
+    const struct policy_values *values = (const struct policy_values *)call->values;
+    unsigned which = values->text;
     struct cli_policy found;
-    int status = open_policy(call, call->words[0], CLI_NO, &found);
+    int status;
 
+    if (!call->n_words)
+        return show_live(call, values);
+    status = open_policy(call, call->words[0], CLI_NO, &found);
     if (status)
         return status;
     if (which != TEXT_NONE)
@@ -274,6 +291,8 @@ static const struct sl_option check_rows[] = {
 };
 static const struct sl_option diff_rows[] = {VERSION_ROWS, REGION_ROW, CLI_COMMON_ROWS(struct policy_values)};
 static const struct sl_option show_rows[] = {
+    CLI_ADMIN_ROW(struct policy_values),
+    CLI_TOKEN_ROWS(struct policy_values, "admin-token"),
     VERSION_ROWS,
     REGION_ROW,
     CLI_COMMON_ROWS(struct policy_values),
@@ -321,14 +340,18 @@ const struct cli_command cli_policy_check = {
 
 const struct cli_command cli_policy_show = {
     .name = "policy show",
-    .arguments = "FILE|@N|@current",
-    .min_words = 1,
+    .arguments = "[FILE|@N|@current]",
+    .min_words = 0,
     .max_words = 1,
-    .summary = "print a policy as it was understood",
+    .summary = "print a policy as it was understood, or which one a daemon runs",
     .manual = "Prints every limit with its effective rates (after defaults, ceiling and region), the layers, endpoints "
               "and tiers; of "
               "a file, or\n"
-              "of a version on a store (@12, @current). With --text a version's text is printed as it was pushed.\n\n"
+              "of a version on a store (@12, @current). With --text a version's text is printed as it was pushed.\n"
+              "Without an argument a daemon is asked: number, source and hash of the policy in force, and whether the "
+              "latest one it was offered was\n"
+              "refused; with --json all of the policy as well.\n\n"
+              "  sluice policy show\n"
               "  sluice policy show policy.yaml\n"
               "  sluice policy show @current --store redis://cache\n"
               "  sluice policy show @12 --text policy --store redis://cache > policy.yaml",

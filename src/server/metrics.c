@@ -153,6 +153,20 @@ static void add_anonymous(struct sl_exposition *x, const struct sl_shared *share
     sl_exposition_real(x, sl_ratio_watch_anonymous(shared->ratios, stats));
 }
 
+/* One series at a time: the hash of the policy in force is the only one there is. */
+static void add_policy_info(struct sl_exposition *x, const struct sl_shared *shared)
+{
+    struct sl_policy *policy = sl_limiter_policy(shared->limiter);
+    bool version = atomic_load(&shared->policy_from_store) && atomic_load(&shared->policy_version);
+
+    sl_exposition_family(x, "sluice_policy_info", "gauge", "1 for the policy in force: its SHA-256, and its source.");
+    sl_exposition_begin(x, "");
+    sl_exposition_label(x, "hash", sl_policy_hash(policy));
+    sl_exposition_label(x, "source", version ? "store" : "file");
+    sl_exposition_int(x, 1);
+    sl_policy_unref(policy);
+}
+
 static void add_reloads(struct sl_exposition *x, const struct sl_shared *shared, uint64_t put_in_force)
 {
     const struct {
@@ -166,6 +180,7 @@ static void add_reloads(struct sl_exposition *x, const struct sl_shared *shared,
                         "Number of the version in force, 0 while it is the file's; where the policy has no versions: "
                         "policies put in force since the start, the first included.",
                         atomic_load(&shared->policy_from_store) ? atomic_load(&shared->policy_version) : put_in_force);
+    add_policy_info(x, shared);
     sl_exposition_family(x, "sluice_policy_reloads", "counter", "Reloads of the policy, by result.");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         sl_exposition_begin(x, "_total");

@@ -25,11 +25,11 @@ static void answer_policy(struct sl_service *service, struct sl_http_response *r
 
     sl_limiter_stats(shared->limiter, &stats);
     sl_answer_etag(response, sl_policy_hash(policy));
-    sl_answer_json(response,
-                   json_pack("{s:I, s:s, s:s, s:I, s:o}", "version",
-                             (json_int_t)(from_store ? version : stats.reloads + 1), "source",
-                             from_store && version ? "store" : "file", "hash", sl_policy_hash(policy), "limits",
-                             (json_int_t)sl_policy_n_limits(policy), "policy", sl_policy_show_json(policy)));
+    sl_answer_json(response, json_pack("{s:I, s:s, s:s, s:b, s:I, s:o}", "version",
+                                       (json_int_t)(from_store ? version : stats.reloads + 1), "source",
+                                       from_store && version ? "store" : "file", "hash", sl_policy_hash(policy),
+                                       "lastReloadFailed", atomic_load(&shared->last_reload_failed), "limits",
+                                       (json_int_t)sl_policy_n_limits(policy), "policy", sl_policy_show_json(policy)));
 }
 
 /* ---- the routes */

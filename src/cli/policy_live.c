@@ -1,0 +1,51 @@
+/* `sluice policy show` without a policy: what a daemon runs, and whether the latest one it was offered is that. */
+#include "cli/policy_live.h"
+#include "cli/http_client.h"
+
+#include <jansson.h>
+
+static json_t *ask(const struct cli_connect *connect, char *why, size_t why_size)
+{
+    struct http_request http = {.server = connect->admin,
+                                .method = "GET",
+                                .path = "/v1/policy",
+                                .token = connect->token,
+                                .ca_file = connect->ca_file,
+                                .timeout_ms = connect->timeout_us / 1000};
+    long status;
+
+    return http_call_json(&http, &status, why, why_size);
+}
+
+static void print(json_t *answer, const struct cli_style *style)
+{
+    const char *source = "", *hash = "";
+    json_int_t version = 0, limits = 0;
+    int refused = 0;
+
+    json_unpack(answer, "{s?I, s?s, s?s, s?I, s?b}", "version", &version, "source", &source, "hash", &hash, "limits",
+                &limits, "lastReloadFailed", &refused);
+    printf("%sversion%s  %lld\n", style->bold, style->end, (long long)version);
+    printf("%ssource%s   %s\n", style->bold, style->end, source);
+    printf("%shash%s     %s\n", style->bold, style->end, hash);
+    printf("%slimits%s   %lld\n", style->bold, style->end, (long long)limits);
+    if (refused)
+        printf("%srefused%s  the latest policy it was offered; this one stays in force until one is valid. "
+               "Its log says what is wrong\n",
+               style->bad, style->end);
+}
+
+int cli_policy_live(const struct cli_call *call, const struct cli_connect *connect)
+{
+    struct cli_style style = cli_style(call->values, stdout);
+    char why[1024];
+    json_t *answer = ask(connect, why, sizeof why);
+
+    if (!answer)
+        return cli_fail(CLI_UNREACHABLE, "%s", why);
+    if (call->values->json)
+        return cli_print_json(answer, CLI_DONE);
+    print(answer, &style);
+    json_decref(answer);
+    return CLI_DONE;
+}
