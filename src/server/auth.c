@@ -176,7 +176,7 @@ static void decide_here(struct sl_service *service, const struct caller *caller,
                          &why))
         refuse_caller(response, field, why);
     else {
-        sl_witness_tell(service, &caller->request, verdict, service->report);
+        sl_witness_tell(service, &caller->request, verdict, report ? service->report : NULL);
         answer(service, style, verdict, service->report, response);
     }
 }

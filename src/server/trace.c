@@ -4,6 +4,7 @@
  *     GET    /v1/traces                    lists them
  *     GET    /v1/traces/ID?after=SEQ       what it has recorded behind number SEQ, asked for again and again
  *     DELETE /v1/traces/ID                 ends it */
+#include "server/audit.h"
 #include "server/json_answer.h"
 #include "server/params.h"
 #include "server/problem.h"
@@ -162,20 +163,6 @@ static json_t *state_json(const struct sl_trace_state *state)
 
 /* ---- the routes */
 
-static void say_that(struct sl_service *service, const struct sl_trace_state *state, const struct sl_http_request *by)
-{
-    const struct sl_server_hooks *hooks = &service->shared->hooks;
-    char peer[SL_ADDRESS_TEXT_MAX], line[1024];
-
-    if (!hooks->log)
-        return;
-    sl_address_key(&by->peer, 128, peer);
-    snprintf(line, sizeof line, "trace %016llx of %s `%.512s` is armed by %s: %u decisions, %llu s",
-             (unsigned long long)state->id, state->key_type, state->key, peer, state->count,
-             (unsigned long long)((state->left_us + 999999) / 1000000));
-    hooks->log(hooks->ctx, SL_SERVER_INFO, line);
-}
-
 struct order_texts {
     char key[SLUICE_KEY_MAX + 1], key_type[SLUICE_NAME_MAX], scope[SL_TRACE_GLOB_MAX + 1], count[8], seconds[8], log[8];
 };
@@ -258,7 +245,9 @@ static void arm(struct sl_call *call, struct sl_traces *traces, const struct sl_
     } else if (err || sl_traces_read(traces, id, 0, &none, 0, now_us, &state) < 0) {
         sl_problem(response, 500, "Out of memory.", NULL);
     } else {
-        say_that(call->service, &state, request);
+        sl_audit(call->service, request, "trace %016llx of %s `%.512s` armed, %u decisions within %llu s",
+                 (unsigned long long)id, state.key_type, state.key, state.count,
+                 (unsigned long long)(order.for_us / 1000000));
         response->status = 201;
         sl_answer_json(response, state_json(&state));
     }

@@ -8,6 +8,7 @@
 #include "sluiced/notify.h"
 #include "sluiced/plane.h"
 #include "sluiced/rehearsal.h"
+#include "sluiced/see.h"
 #include "sluiced/source.h"
 #include "sluiced/tier.h"
 #include "sluiced/watch.h"
@@ -37,6 +38,7 @@ struct daemon {
     struct sl_plane plane;
     struct sl_rehearsal rehearsal;
     struct sl_witnesses witnesses;
+    struct sl_seeing seeing;
     struct sl_webhooks webhooks;
     struct sl_server *server;
     struct sl_watch watch;
@@ -188,6 +190,7 @@ static struct sl_server_options server_options(struct daemon *daemon)
     options.alarms = &daemon->tier.alarms;
     options.ratios = daemon->look.ratios;
     options.top = daemon->look.top;
+    options.see = &daemon->seeing.see;
     options.witnesses = &daemon->witnesses;
     options.notices = sl_webhooks_counts(&daemon->webhooks);
     options.hooks = (struct sl_server_hooks){
@@ -257,6 +260,7 @@ static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *wh
 
 static void tear_down_limiter(struct daemon *daemon)
 {
+    sl_seeing_stop(&daemon->seeing);
     sl_look_stop(&daemon->look);
     sl_plane_stop(&daemon->plane);
     sl_rehearsal_stop(&daemon->rehearsal);
@@ -303,6 +307,7 @@ static void on_scan(uv_timer_t *timer)
     sl_table_stats(table, &stats);
     sl_table_scan(table, stats.slots / SCAN_ROUNDS + 1);
     sl_look_now(&daemon->look);
+    sl_seeing_look(&daemon->seeing);
 }
 
 static int watch_signal(struct daemon *daemon, uv_signal_t *handle, uv_signal_cb on_signal, int number)
@@ -389,6 +394,9 @@ static int set_up(struct daemon *daemon, bool *ret_fallen_back, char *why, size_
                                 why_size);
     if (!err) {
         err = sl_look_start(&daemon->look, daemon->limiter, &daemon->tier, &daemon->log);
+        if (!err)
+            err = sl_seeing_start(&daemon->seeing, n_workers(daemon->config) + 1, daemon->look.top, &daemon->witnesses,
+                                  &daemon->log);
         if (err)
             snprintf(why, why_size, "%s", sl_err_text(err));
     }

@@ -120,6 +120,88 @@ static void a_cut_message_is_still_utf8(void **state)
     }
 }
 
+static void control_characters_of_c1_are_escaped(void **state)
+{
+    char quoted[64];
+
+    (void)state;
+    sl_log_quote("a\xc2\x9b"
+                 "2J\xc2\xa0\x7f",
+                 quoted, sizeof quoted);
+    assert_string_equal(quoted, "\"a\\u009b2J\xc2\xa0\\u007f\"");
+}
+
+static void fields_follow_the_message(void **state)
+{
+    const struct sl_log_field fields[] = {
+        {.name = "key", .kind = SL_LOG_TEXT, .text = "a \"b\"\x1b[2J\xff=c\n"},
+        {.name = "remaining", .kind = SL_LOG_NUMBER, .number = -1},
+        {.name = "allowed", .kind = SL_LOG_TRUTH, .number = 1},
+        {.name = "dry", .kind = SL_LOG_TRUTH, .number = 0},
+    };
+    FILE *file = tmpfile();
+    struct sl_log log;
+    json_t *json;
+    char *text;
+
+    (void)state;
+    sl_log_init(&log, SL_LOG_JSON, fileno(file));
+    sl_log_fields(&log, SL_LOG_INFO, "decision", fields, 4);
+    text = written(file);
+    json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    assert_string_equal(json_string_value(json_object_get(json, "msg")), "decision");
+    assert_string_equal(json_string_value(json_object_get(json, "key")), "a \"b\"\x1b[2J\xef\xbf\xbd=c\n");
+    assert_int_equal(json_integer_value(json_object_get(json, "remaining")), -1);
+    assert_true(json_is_true(json_object_get(json, "allowed")));
+    assert_true(json_is_false(json_object_get(json, "dry")));
+    assert_null(strchr(text, '\x1b'));
+    json_decref(json);
+    free(text);
+    sl_log_fini(&log);
+    sl_log_init(&log, SL_LOG_LOGFMT, fileno(file));
+    sl_log_fields(&log, SL_LOG_INFO, "decision", fields, 4);
+    text = written(file);
+    assert_non_null(strstr(text, " level=info msg=\"decision\" key=\"a \\\"b\\\"\\u001b[2J\xef\xbf\xbd=c\\n\" "
+                                 "remaining=-1 allowed=true dry=false\n"));
+    free(text);
+    sl_log_fini(&log);
+    fclose(file);
+}
+
+static void fields_without_room_are_left_out(void **state)
+{
+    struct sl_log_field fields[8];
+    char long_text[1500];
+    FILE *file = tmpfile();
+    struct sl_log log;
+
+    (void)state;
+    memset(long_text, '"', sizeof long_text);
+    long_text[sizeof long_text - 1] = '\0';
+    for (unsigned i = 0; i < 8; i++)
+        fields[i] = (struct sl_log_field){.name = "long", .kind = SL_LOG_TEXT, .text = long_text};
+    fields[7] = (struct sl_log_field){.name = "short", .kind = SL_LOG_NUMBER, .number = 7};
+    for (int format = 0; format < 2; format++) {
+        char *text;
+
+        sl_log_init(&log, format ? SL_LOG_JSON : SL_LOG_LOGFMT, fileno(file));
+        sl_log_fields(&log, SL_LOG_INFO, "m", fields, 8);
+        text = written(file);
+        assert_true(strlen(text) <= SL_LOG_FIELDS_MAX);
+        assert_non_null(strstr(text, format ? ",\"short\":7,\"cut\":true}\n" : " short=7 cut=true\n"));
+        if (format) {
+            json_t *json = json_loads(text, 0, NULL);
+
+            assert_non_null(json);
+            json_decref(json);
+        }
+        free(text);
+        sl_log_fini(&log);
+    }
+    fclose(file);
+}
+
 static void a_flood_is_bounded_and_counted(void **state)
 {
     FILE *file = tmpfile();
@@ -144,9 +226,10 @@ static void a_flood_is_bounded_and_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_is_one_line_in_both_formats), cmocka_unit_test(a_long_message_is_cut),
-        cmocka_unit_test(what_is_no_utf8_is_replaced),        cmocka_unit_test(a_cut_message_is_still_utf8),
-        cmocka_unit_test(a_flood_is_bounded_and_counted),
+        cmocka_unit_test(a_line_is_one_line_in_both_formats),   cmocka_unit_test(a_long_message_is_cut),
+        cmocka_unit_test(what_is_no_utf8_is_replaced),          cmocka_unit_test(a_cut_message_is_still_utf8),
+        cmocka_unit_test(control_characters_of_c1_are_escaped), cmocka_unit_test(fields_follow_the_message),
+        cmocka_unit_test(fields_without_room_are_left_out),     cmocka_unit_test(a_flood_is_bounded_and_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
