@@ -165,15 +165,15 @@ struct sluice; /* a limiter: a policy in force, and a table of buckets */
 
 /* As realloc(3), but p == NULL allocates, and size == 0 frees p and returns NULL. Returns NULL when there is no memory.
  * Called from any thread that calls the library, never while it decides alone. With a store it is called on the
- * background thread too, and for each decision that asks the store. (The YAML parser, while a policy is read, uses
- * malloc(3) besides; so do sockets, TLS and the resolver of names.) */
+ * background thread and on one of libuv's pool too, and for each decision that asks the store. (The YAML parser, while a
+ * policy is read, uses malloc(3) besides; so do sockets, TLS and the resolver of names.) */
 typedef void *sluice_realloc_fn(void *ctx, void *p, size_t size);
 
 /* Returns microseconds. Called from any thread, the background thread too, and in every decision: it should be
  * quick. */
 typedef uint64_t sluice_clock_fn(void *ctx);
 
-/* One message for a log, without newline. Called from any thread, the background thread too (what happens to the
+/* One message for a log, without newline. Called from any thread, the library's own too (what happens to the
  * store), never while the library decides. Must not call the library. */
 enum sluice_log_level { SLUICE_LOG_ERROR, SLUICE_LOG_WARNING, SLUICE_LOG_INFO };
 typedef void sluice_log_fn(void *ctx, int level, const char *message);
@@ -248,9 +248,18 @@ struct sluice_options {
     /* Where this instance is, [a-z0-9._-], at most 63 bytes: limits with `regions` count this region's share, in buckets of
      * its own. Default: nowhere; such limits are counted whole, apart from the regions. */
     const char *region;
+
+    /* Whose policy counts. SLUICE_POLICY_STORE (default): the store's current version (`sluice policy push`), as for every
+     * instance; the policy given here serves until the store has one, and sluice_reload_... is refused after that. So all who
+     * share the limits have the same ones. Each new version is put in force within a second; one with errors is refused,
+     * told to log, and the policy in force stays; while the store is away it stays too. sluice_open waits, as for the
+     * store, until its version is known.
+     * SLUICE_POLICY_OWN: this policy, whatever the store has; what is ignored is told to log. */
+    int policy_source; /* enum sluice_policy_source */
 };
 
 #define SLUICE_NO_WAIT (-1)
+enum sluice_policy_source { SLUICE_POLICY_STORE, SLUICE_POLICY_OWN };
 
 static inline struct sluice_options sluice_options_default(void)
 {
@@ -340,8 +349,9 @@ SLUICE_API int sluice_completions_fd(struct sluice *limiter);
 
 /* Puts another policy in force, whole or not at all. Decisions go on meanwhile, each under one of the two. Buckets keep
  * their state while their limit's name and algorithm stay. Every finding is passed to `finding` (may be NULL), also
- * the warnings of a policy that is taken. Returns 0, SLUICE_EPOLICY (also for a file that cannot be read) or
- * SLUICE_ENOMEM; then the policy that was in force stays. */
+ * the warnings of a policy that is taken. Returns 0, SLUICE_EPOLICY (also for a file that cannot be read),
+ * SLUICE_ENOMEM, or SLUICE_EBUSY while a version of the store is in force (options.policy_source); then the policy that was
+ * in force stays. */
 SLUICE_API int sluice_reload_file(struct sluice *limiter, const char *path, sluice_finding_fn *finding,
                                   void *finding_ctx);
 
@@ -399,15 +409,16 @@ struct sluice_stats {
     uint64_t
         store_operations; /* sent to the store: merged requests count once; renewals, returns and refunds count too */
     uint64_t renewals, returns, refunds;
-    uint64_t tokens_lost;   /* leased ones that were never given back, or asked for without an answer */
-    uint64_t refunds_lost;  /* charges that could not be given back */
-    uint64_t foreign;       /* keys in the store that held something that is not ours */
-    uint64_t leases;        /* buckets leased now */
-    uint64_t instances;     /* that share the limits now: as last heard from the store, else as configured */
-    uint64_t pending;       /* decisions under way or not taken, now */
-    uint64_t pending_full;  /* decisions degraded because SLUICE_PENDING_MAX were under way */
-    uint64_t store_reached; /* 1: the store is connected, and decides */
-    uint64_t store_breaker; /* the worst of its shards': 0 closed, 1 half-open, 2 open */
+    uint64_t tokens_lost;    /* leased ones that were never given back, or asked for without an answer */
+    uint64_t refunds_lost;   /* charges that could not be given back */
+    uint64_t foreign;        /* keys in the store that held something that is not ours */
+    uint64_t leases;         /* buckets leased now */
+    uint64_t instances;      /* that share the limits now: as last heard from the store, else as configured */
+    uint64_t pending;        /* decisions under way or not taken, now */
+    uint64_t pending_full;   /* decisions degraded because SLUICE_PENDING_MAX were under way */
+    uint64_t store_reached;  /* 1: the store is connected, and decides */
+    uint64_t store_breaker;  /* the worst of its shards': 0 closed, 1 half-open, 2 open */
+    uint64_t policy_version; /* the store's version of the policy that is in force; 0: the program's own policy */
 };
 
 /* Fills the first stats_size bytes (sizeof(struct sluice_stats)) of it. Looks at every slot of the table, a few

@@ -114,6 +114,7 @@ static void add_tier(struct sl_tier *tier, struct sluice_stats *stats)
     stats->pending = atomic_load(&tier->pending);
     stats->pending_full = atomic_load(&tier->pending_full);
     stats->store_reached = f.reached && f.secret_known;
+    stats->policy_version = sl_tier_runs(tier).number;
     sl_fleet_shards(tier->fleet, worst_breaker, stats);
 }
 

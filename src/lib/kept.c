@@ -2,6 +2,8 @@
 
 #include "base/err.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 void sl_kept_init(struct sl_kept *kept)
@@ -13,6 +15,7 @@ void sl_kept_init(struct sl_kept *kept)
 void sl_kept_fini(struct sl_kept *kept, const struct sl_alloc *alloc)
 {
     sl_kept_text_free(&kept->text, alloc);
+    sl_version_text_free(alloc, &kept->version_text);
     pthread_mutex_destroy(&kept->lock);
 }
 
@@ -37,4 +40,23 @@ void sl_kept_text_free(struct sl_kept_text *text, const struct sl_alloc *alloc)
 {
     sl_free(alloc, text->bytes);
     sl_free(alloc, text->name);
+}
+
+int sl_kept_compile_version(const struct sl_version *version, const struct sl_version_text *text,
+                            const struct sluice *handle, const struct sl_secret *secret,
+                            const struct finding_sink *sink, struct sl_policy **ret_policy, char *ret_why,
+                            size_t why_size)
+{
+    char name[32];
+    const struct policy_text body = {.bytes = text->body, .len = text->body_len, .name = name};
+    const struct sl_policy_options options = {.secret = *secret,
+                                              .alloc = handle->alloc,
+                                              .has_store = true,
+                                              .region = handle->region,
+                                              .detached = true,
+                                              .keys_text = text->keys,
+                                              .keys_len = text->keys_len};
+
+    snprintf(name, sizeof name, "version %" PRIu64, version->number);
+    return sl_lib_compile(&body, &options, sink, ret_policy, ret_why, why_size);
 }

@@ -14,19 +14,37 @@
 
 /* ---- on the thread */
 
-static void on_stopped(void *ctx)
+/* One of the two is done with the limiter. */
+static void on_ended(void *ctx)
 {
     struct sl_loop *loop = ctx;
-    struct sl_tier *tier = loop->tier;
 
-    sl_lane_free(tier->lane);
-    tier->lane = NULL;
+    if (--loop->n_ending > 0)
+        return;
     uv_close((uv_handle_t *)&loop->wake, NULL);
     uv_close((uv_handle_t *)&loop->beat, NULL);
     pthread_mutex_lock(&loop->lock);
     loop->released = true;
     pthread_cond_broadcast(&loop->changed);
     pthread_mutex_unlock(&loop->lock);
+}
+
+static void on_stopped(void *ctx)
+{
+    struct sl_loop *loop = ctx;
+
+    sl_lane_free(loop->tier->lane);
+    loop->tier->lane = NULL;
+    on_ended(loop);
+}
+
+static void stop(struct sl_loop *loop)
+{
+    loop->tier->stopping = true;
+    loop->n_ending = 2;
+    sl_lane_stop(loop->tier->lane, on_stopped, loop);
+    if (sl_lib_versions_stop(&loop->versions, on_ended, loop))
+        on_ended(loop);
 }
 
 /* All that was asked for since the last turn, so that it goes to the store together. What comes while that lasts is for
@@ -44,8 +62,7 @@ static void on_wake(uv_async_t *wake)
     if (ticket) {
         sl_loop_wake(loop);
     } else if (!tier->stopping && sl_mailbox_is_done(&tier->mailbox)) {
-        tier->stopping = true;
-        sl_lane_stop(tier->lane, on_stopped, loop);
+        stop(loop);
     }
 }
 
@@ -73,11 +90,11 @@ static void look(struct sl_tier *tier)
     sl_store_watch_look(tier->watch, &health, uv_hrtime() / 1000);
 }
 
-static bool is_ready(struct sl_tier *tier)
+static bool is_ready(const struct sl_loop *loop)
 {
     struct sl_secret secret;
 
-    return sl_fleet_secret(tier->fleet, &secret) && !tier->unadopted;
+    return sl_fleet_secret(loop->tier->fleet, &secret) && !loop->tier->unadopted && loop->versions.looked;
 }
 
 static void on_beat(uv_timer_t *beat)
@@ -87,8 +104,9 @@ static void on_beat(uv_timer_t *beat)
 
     if (loop->tier->unadopted)
         sl_tier_adopt(loop->tier);
+    sl_lib_versions_beat(&loop->versions);
     pthread_mutex_lock(&loop->lock);
-    if (!loop->ready && is_ready(loop->tier)) {
+    if (!loop->ready && is_ready(loop)) {
         loop->ready = true;
         pthread_cond_broadcast(&loop->changed);
     }
@@ -179,6 +197,14 @@ static void discard(struct sl_loop *loop)
     loop_free(loop);
 }
 
+/* Of a loop that does not run. */
+static void close_parts(struct sl_loop *loop)
+{
+    sl_lib_versions_stop(&loop->versions, NULL, NULL);
+    sl_lane_free(loop->tier->lane);
+    loop->tier->lane = NULL;
+}
+
 /* What has no net yet: two handles at most. */
 static int give_up(struct sl_loop *loop, int err, char *ret_why, size_t why_size)
 {
@@ -224,8 +250,11 @@ int sl_loop_new(struct sl_tier *tier, struct sl_loop **ret_loop, char *ret_why, 
         return give_up(loop, err, ret_why, why_size);
     block_signals(&before);
     err = sl_lane_new(tier->fleet, &loop->net.net, &tier->lane, why, sizeof why);
+    if (err == 0)
+        err = sl_lib_versions_start(&loop->versions, tier, &loop->uv, &loop->net.net, why, sizeof why);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err != 0) {
+        close_parts(loop);
         sl_lib_why(ret_why, why_size, "store: %s", why);
         discard(loop);
         return err;
@@ -245,8 +274,7 @@ int sl_loop_start(struct sl_loop *loop, char *ret_why, size_t why_size)
     if (err == 0)
         return 0;
     sl_lib_why(ret_why, why_size, "the background thread cannot be started: %s", strerror(err));
-    sl_lane_free(loop->tier->lane);
-    loop->tier->lane = NULL;
+    close_parts(loop);
     discard(loop);
     return SL_EBUSY;
 }

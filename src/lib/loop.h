@@ -5,6 +5,7 @@
 #define SL_LIB_LOOP_H
 
 #include "lib/tier.h"
+#include "lib/versions.h"
 #include "store/net_uv.h"
 
 #include <pthread.h>
@@ -18,6 +19,8 @@ struct sl_loop {
     uv_async_t wake;
     uv_timer_t beat;
     struct sl_net_uv net;
+    struct sl_lib_versions versions;
+    unsigned n_ending; /* of lane and versions, once they are being stopped */
     pthread_t thread;
     pthread_mutex_t lock; /* what follows */
     pthread_cond_t changed;

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* The caller keeps its reference. */
@@ -31,7 +32,7 @@ static int put_and_keep(struct sluice *handle, struct sl_policy *policy, struct 
 {
     struct sl_kept *kept = &handle->tier->kept;
     struct sl_kept_text next;
-    int err = sl_kept_copy(text, &handle->alloc, &next);
+    int err = kept->version.number ? SL_EBUSY : sl_kept_copy(text, &handle->alloc, &next);
 
     if (err != 0)
         return err;
@@ -42,7 +43,22 @@ static int put_and_keep(struct sluice *handle, struct sl_policy *policy, struct 
     kept->text = next;
     kept->secret = *secret;
     sl_fleet_set_secret(handle->tier->fleet, secret);
+    atomic_store(&handle->tier->reloaded, true);
     return 0;
+}
+
+/* A version of the store is in force: it stays, and the program's policy is not even looked at. */
+static bool is_overruled(struct sluice *handle)
+{
+    struct sl_pointer runs = {.number = 0};
+
+    if (handle->tier)
+        runs = sl_tier_runs(handle->tier);
+    if (runs.number == 0)
+        return false;
+    sl_lib_log(handle->log, handle->log_ctx, SLUICE_LOG_WARNING,
+               "version %" PRIu64 " of the store is in force, and the program's policy is not taken", runs.number);
+    return true;
 }
 
 /* Compiles without the lock, as the findings are the caller's to look at; anew when the fleet's secret was heard
@@ -81,7 +97,11 @@ static int reload(struct sluice *handle, const struct policy_source *source, slu
         .finding = finding, .finding_ctx = finding_ctx, .log = handle->log, .log_ctx = handle->log_ctx};
     struct sl_policy *policy = NULL;
     struct policy_text text;
-    int err = sl_lib_read(source, &handle->alloc, &sink, &text, NULL, 0);
+    int err;
+
+    if (is_overruled(handle))
+        return SL_EBUSY;
+    err = sl_lib_read(source, &handle->alloc, &sink, &text, NULL, 0);
 
     if (err == 0)
         err = handle->tier ? reload_shared(handle, &text, &sink, &policy) : reload_alone(handle, &text, &sink, &policy);

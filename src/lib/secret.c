@@ -24,7 +24,10 @@ static int compile_kept(struct sl_tier *tier, const struct sl_secret *secret, bo
     const struct sl_policy_options options = {
         .secret = *secret, .alloc = tier->alloc, .has_store = true, .region = tier->handle->region};
     struct sl_policy *policy, *old;
-    int err = sl_lib_compile(&text, &options, NULL, &policy, why, why_size);
+    const struct sl_version version = {.number = tier->kept.version.number};
+    int err = version.number ? sl_kept_compile_version(&version, &tier->kept.version_text, tier->handle, secret, NULL,
+                                                       &policy, why, why_size)
+                             : sl_lib_compile(&text, &options, NULL, &policy, why, why_size);
 
     if (err != 0)
         return err;
@@ -64,4 +67,47 @@ bool sl_tier_adopt(struct sl_tier *tier)
                    "the policy's keys_file has changed since it was read, and is in force as it is now");
     tier->unadopted = err != 0;
     return err == 0;
+}
+
+int sl_tier_take_version(struct sl_tier *tier, const struct sl_version *version, struct sl_version_text *text,
+                         struct sl_policy *policy, const struct sl_secret *secret, bool *ret_stale)
+{
+    struct sl_kept *kept = &tier->kept;
+    struct sl_secret wanted;
+    int err = 0;
+
+    pthread_mutex_lock(&kept->lock);
+    wanted = sl_tier_secret(tier);
+    *ret_stale = memcmp(&wanted, secret, sizeof wanted) != 0;
+    if (!*ret_stale)
+        err = sl_limiter_set_policy(tier->handle->limiter, sl_policy_ref(policy));
+    if (err != 0)
+        sl_policy_unref(policy);
+    if (err == 0 && !*ret_stale) {
+        kept->secret = *secret;
+        kept->version.number = version->number;
+        memcpy(kept->version.hash, version->hash, sizeof kept->version.hash);
+        sl_version_text_free(&tier->alloc, &kept->version_text);
+        kept->version_text = *text;
+        *text = (struct sl_version_text){.bytes = NULL};
+        sl_fleet_set_secret(tier->fleet, secret);
+    }
+    pthread_mutex_unlock(&kept->lock);
+    return err;
+}
+
+struct sl_pointer sl_tier_runs(struct sl_tier *tier)
+{
+    struct sl_pointer runs;
+    struct sl_policy *policy;
+
+    pthread_mutex_lock(&tier->kept.lock);
+    runs = tier->kept.version;
+    if (runs.number == 0) {
+        policy = sl_limiter_policy(tier->handle->limiter);
+        snprintf(runs.hash, sizeof runs.hash, "%s", sl_policy_hash(policy));
+        sl_policy_unref(policy);
+    }
+    pthread_mutex_unlock(&tier->kept.lock);
+    return runs;
 }

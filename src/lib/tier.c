@@ -5,6 +5,7 @@
 #include "store/codec.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -60,6 +61,8 @@ static int check_options(const struct sluice_options *o, char *ret_why, size_t w
                     (unsigned)SL_CLIENT_TIMEOUT_MAX_US);
     if (o->instances > SL_FLEET_INSTANCES_MAX)
         return FAIL(SL_EINVALID, "instances must be from 1 to %u", SL_FLEET_INSTANCES_MAX);
+    if (o->policy_source < SLUICE_POLICY_STORE || o->policy_source > SLUICE_POLICY_OWN)
+        return FAIL(SL_EINVALID, "policy_source must be SLUICE_POLICY_STORE or SLUICE_POLICY_OWN");
     if (o->store_wait_ms < SLUICE_NO_WAIT || o->store_wait_ms > WAIT_MAX_MS)
         return FAIL(SL_EINVALID, "store_wait_ms must be SLUICE_NO_WAIT or from 0 to %d", WAIT_MAX_MS);
     return 0;
@@ -104,6 +107,8 @@ int sl_tier_new(const struct sluice_options *options, const struct sl_alloc *all
         return FAIL(SL_ENOMEM, "%s", sl_err_text(SL_ENOMEM));
     tier->alloc = *alloc;
     tier->pid = getpid();
+    tier->own_policy = options->policy_source == SLUICE_POLICY_OWN;
+    snprintf(tier->ns, sizeof tier->ns, "%s", options->store_namespace ? options->store_namespace : NAMESPACE_DEFAULT);
     sl_mailbox_init(&tier->mailbox);
     sl_kept_init(&tier->kept);
     sl_alarms_init(&tier->alarms);
@@ -146,7 +151,7 @@ static int make_fleet(struct sl_tier *tier, const struct sluice_options *options
         .limiter = tier->handle->limiter,
         .alloc = &tier->alloc,
         .store = &tier->url,
-        .ns = options->store_namespace ? options->store_namespace : NAMESPACE_DEFAULT,
+        .ns = tier->ns,
         .timeout_us = tier->timeout_us,
         .instances = options->instances ? options->instances : 1,
         .secret = on_secret,

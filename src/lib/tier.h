@@ -25,8 +25,11 @@ struct sl_tier {
     struct sluice *handle; /* borrowed */
     struct sl_fleet *fleet;
     struct sl_store_url url;
+    char ns[SL_NAMESPACE_MAX + 1];
     uint64_t timeout_us;
-    pid_t pid; /* of the process that opened it: a child of it has no background thread */
+    bool own_policy;      /* the store's versions are not taken */
+    atomic_bool reloaded; /* by the program, and not told yet */
+    pid_t pid;            /* of the process that opened it: a child of it has no background thread */
     struct sl_mailbox mailbox;
     struct sl_kept kept;
     struct sl_loop *loop;
@@ -73,6 +76,14 @@ void sl_tier_tend(struct sl_tier *tier);
 
 /* The secret to compile a policy under: the fleet's, else that of the policy in force. Called with kept.lock held. */
 struct sl_secret sl_tier_secret(struct sl_tier *tier);
+
+/* Puts a version in force that was compiled under `secret`, and keeps its text (and clears *text). *ret_stale: nothing was
+ * done, for another secret is wanted by now. Returns 0 or SL_ENOMEM. The caller keeps its reference of the policy. */
+int sl_tier_take_version(struct sl_tier *tier, const struct sl_version *version, struct sl_version_text *text,
+                         struct sl_policy *policy, const struct sl_secret *secret, bool *ret_stale);
+
+/* What is in force: a version; or number 0 and the hash of the program's policy. Any thread. */
+struct sl_pointer sl_tier_runs(struct sl_tier *tier);
 
 /* Compiles the policy in force under the fleet's secret and puts it in force, if it is not. False: to be tried again.
  * On the background thread. */

@@ -346,9 +346,9 @@ static void a_forked_child_leaves_the_parents_limiter_alone(void **state)
     wait_later(pending, children);
     for (unsigned i = 0; i < children; i++)
         assert_int_equal(pending[i].verdict.source, SLUICE_SHARED);
-    /* One connection for each child's own limiter; the parent's was not lost, nor did anybody say goodbye in its
+    /* Two connections for each child's own limiter (decisions and versions); the parent's were not lost, nor did anybody say goodbye in its
      * name. */
-    assert_int_equal(connections_received() - before, CHILD_OPENS * children);
+    assert_int_equal(connections_received() - before, CHILD_OPENS * 2 * children);
     assert_int_equal(check_key(limiter, "one", 0).remaining, 9 - CHILD_OPENS * children);
     assert_int_equal(fire(limiter, 6).admitted, 6);
     check_key(limiter, "one", 3 - CHILD_OPENS * children);
