@@ -4,7 +4,7 @@
 
 #include <curl/curl.h>
 #include <stdio.h>
-#include <string.h>
+#include <strings.h>
 
 static int refuse(const char *what, char *why, size_t why_size)
 {
@@ -14,18 +14,12 @@ static int refuse(const char *what, char *why, size_t why_size)
 
 static int check_parsed(CURLU *url, char *why, size_t why_size)
 {
-    char *scheme = NULL, *fragment = NULL;
-    int err = 0;
+    char *fragment = NULL;
 
-    if (curl_url_get(url, CURLUPART_SCHEME, &scheme, 0))
-        err = refuse("a webhook's address begins with http:// or https://", why, why_size);
-    else if (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)
-        err = refuse("a webhook's address begins with http:// or https://, and with nothing else", why, why_size);
-    else if (curl_url_get(url, CURLUPART_FRAGMENT, &fragment, 0) == CURLUE_OK)
-        err = refuse("a webhook's address has no `#`", why, why_size);
-    curl_free(scheme);
+    if (curl_url_get(url, CURLUPART_FRAGMENT, &fragment, 0) != CURLUE_OK)
+        return 0;
     curl_free(fragment);
-    return err;
+    return refuse("a webhook's address has no `#`", why, why_size);
 }
 
 int sl_target_check(const char *text, char *why, size_t why_size)
@@ -36,6 +30,10 @@ int sl_target_check(const char *text, char *why, size_t why_size)
 
     if (!url)
         return refuse("out of memory", why, why_size);
+    if (strncasecmp(text, "http://", 7) != 0 && strncasecmp(text, "https://", 8) != 0) { /* the parser is lenient */
+        curl_url_cleanup(url);
+        return refuse("a webhook's address begins with http:// or https://", why, why_size);
+    }
     code = curl_url_set(url, CURLUPART_URL, text, 0);
     if (code) {
         snprintf(why, why_size, "this is no address of a webhook, http://HOST... or https://HOST...: %s",

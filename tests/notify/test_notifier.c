@@ -1,0 +1,163 @@
+/* The queue from many threads, towards a webhook that never answers: nobody waits, and all is accounted for. */
+#include "notify/notifier.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define THREADS 4
+#define EACH 3000u
+#define OUTBOX 256u
+
+static const struct sl_message_source source = {.instance = "test"};
+
+struct hook {
+    int fd;
+    char url[64];
+    char said[4096];
+};
+
+/* A port where connections are made by the kernel, and get no answer. */
+static void listen_silently(struct hook *hook)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof address;
+
+    hook->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(hook->fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(hook->fd, 16), 0);
+    assert_int_equal(getsockname(hook->fd, (struct sockaddr *)&address, &len), 0);
+    snprintf(hook->url, sizeof hook->url, "http://127.0.0.1:%u/x", ntohs(address.sin_port));
+    hook->said[0] = '\0';
+}
+
+static void on_say(void *owner, bool bad, const char *line)
+{
+    struct hook *hook = owner;
+    size_t used = strlen(hook->said);
+
+    (void)bad;
+    snprintf(hook->said + used, sizeof hook->said - used, "%s\n", line);
+}
+
+static struct sl_notifier *open_notifier(struct hook *hook, const char *const *url)
+{
+    struct sl_notifier_config config = {
+        .urls = url, .n_urls = 1, .secret = "sixteen bytes!!!", .ns = "test", .say = on_say, .owner = hook};
+    struct sl_notifier *notifier;
+    char why[200];
+
+    assert_int_equal(sl_notifier_new(&config, &notifier, why, sizeof why), 0);
+    return notifier;
+}
+
+struct putter {
+    pthread_t thread;
+    struct sl_notifier *notifier;
+    unsigned put;
+};
+
+/* All threads see the same buckets past their marks. */
+static void *put_many(void *ctx)
+{
+    struct putter *putter = ctx;
+
+    for (uint64_t i = 0; i < EACH; i++) {
+        struct sl_hash128 fp = {.a = i * UINT64_C(0x9E3779B97F4A7C15), .b = i};
+        struct sl_message *message;
+
+        if (!sl_notifier_wants(putter->notifier, fp, SL_WARNING_WINDOW_US))
+            continue;
+        message = sl_message_test(&source, 0);
+        if (message) {
+            message->kind = SL_NOTICE_LIMIT_WARNING;
+            message->fp = fp;
+            message->window_us = SL_WARNING_WINDOW_US;
+        }
+        sl_notifier_put(putter->notifier, message, SL_NOTICE_LIMIT_WARNING);
+        putter->put++;
+    }
+    return NULL;
+}
+
+static uint64_t dropped(struct sl_notice_counts *counts)
+{
+    return atomic_load(&counts->n[SL_NOTICE_LIMIT_WARNING][SL_NOTICE_DROPPED]);
+}
+
+static void what_is_put_is_kept_or_dropped_and_counted(void **state)
+{
+    struct hook hook;
+    struct putter putters[THREADS];
+    const char *url = hook.url;
+    struct sl_notifier *notifier;
+    struct sl_notice_counts *counts;
+    unsigned put = 0;
+
+    (void)state;
+    listen_silently(&hook);
+    notifier = open_notifier(&hook, &url);
+    counts = sl_notifier_counts(notifier);
+    for (unsigned i = 0; i < THREADS; i++) {
+        putters[i] = (struct putter){.notifier = notifier};
+        assert_int_equal(pthread_create(&putters[i].thread, NULL, put_many, &putters[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(putters[i].thread, NULL);
+        put += putters[i].put;
+    }
+    assert_true(put > OUTBOX);
+    while (atomic_load(&counts->queued) > OUTBOX) /* until everything has been looked at */
+        usleep(1000);
+    assert_int_equal(atomic_load(&counts->queued), OUTBOX);
+    assert_true(dropped(counts) >= put - OUTBOX);
+    sl_notifier_free(notifier, 50);
+    assert_non_null(strstr(hook.said, "256 notifications were not delivered before the end"));
+    close(hook.fd);
+}
+
+static void one_that_has_nothing_to_do_ends_at_once(void **state)
+{
+    struct hook hook;
+    const char *url = hook.url;
+
+    (void)state;
+    listen_silently(&hook);
+    sl_notifier_free(open_notifier(&hook, &url), 3600000);
+    assert_string_equal(hook.said, "");
+    close(hook.fd);
+}
+
+static void a_message_without_memory_is_a_drop(void **state)
+{
+    struct hook hook;
+    const char *url = hook.url;
+    struct sl_notifier *notifier;
+
+    (void)state;
+    listen_silently(&hook);
+    notifier = open_notifier(&hook, &url);
+    sl_notifier_put(notifier, NULL, SL_NOTICE_ALARM);
+    assert_int_equal(atomic_load(&sl_notifier_counts(notifier)->n[SL_NOTICE_ALARM][SL_NOTICE_DROPPED]), 1);
+    sl_notifier_free(notifier, 0);
+    close(hook.fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_put_is_kept_or_dropped_and_counted),
+        cmocka_unit_test(one_that_has_nothing_to_do_ends_at_once),
+        cmocka_unit_test(a_message_without_memory_is_a_drop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
