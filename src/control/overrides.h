@@ -73,8 +73,8 @@ struct sl_overrides_follow;
 
 struct sl_overrides_follow_config {
     struct sl_versions_place place; /* what it points to is borrowed */
-    /* Another list than before: the reference is the callee's. */
-    void (*take)(void *owner, struct sl_overrides *overrides, const struct sl_revision *revision);
+    /* Another list than before: the reference is the callee's. False: it could not be taken, and comes again. */
+    bool (*take)(void *owner, struct sl_overrides *overrides, const struct sl_revision *revision);
     /* A sentence, once at each change, about a store that has something else than overrides for us. */
     void (*odd)(void *owner, const char *text);
     void (*looked)(void *owner); /* the first look has been answered, and what it says is done; once */

@@ -53,8 +53,8 @@ static void on_fetched(void *ctx, enum sl_control outcome, struct sl_overrides *
     struct sl_overrides_follow *follow = ctx;
 
     if (outcome == SL_CONTROL_OK) {
-        follow->revision = *revision;
-        follow->config.take(follow->config.owner, overrides, revision);
+        if (follow->config.take(follow->config.owner, overrides, revision))
+            follow->revision = *revision;
         note(follow, why);
     } else if (outcome == SL_CONTROL_FOREIGN) {
         note(follow, why);

@@ -123,7 +123,7 @@ static const char *about(const char *field, const char *wrong)
 {
     static _Thread_local char text[400];
 
-    snprintf(text, sizeof text, "`%.64s` %s", field, wrong);
+    snprintf(text, sizeof text, "`%.64s`: %s", field, wrong);
     return text;
 }
 

@@ -6,6 +6,7 @@
 #include "sluiced/log.h"
 #include "sluiced/look.h"
 #include "sluiced/notify.h"
+#include "sluiced/overrides.h"
 #include "sluiced/plane.h"
 #include "sluiced/rehearsal.h"
 #include "sluiced/see.h"
@@ -36,6 +37,7 @@ struct daemon {
     struct sl_limiter *limiter;
     struct sl_look look;
     struct sl_plane plane;
+    struct sl_override_desk overrides;
     struct sl_rehearsal rehearsal;
     struct sl_witnesses witnesses;
     struct sl_seeing seeing;
@@ -195,6 +197,8 @@ static struct sl_server_options server_options(struct daemon *daemon)
     options.notices = sl_webhooks_counts(&daemon->webhooks);
     options.hooks = (struct sl_server_hooks){
         .ctx = daemon, .log = on_server_log, .reload = on_admin_reload, .stopped = on_server_stopped};
+    options.hooks.overrides = sl_overrides_take_job;
+    options.hooks.overrides_ctx = &daemon->overrides;
     if (sl_tier_is_shared(&daemon->tier)) {
         options.hooks.policy = sl_plane_job;
         options.hooks.policy_ctx = &daemon->plane;
@@ -263,6 +267,7 @@ static void tear_down_limiter(struct daemon *daemon)
     sl_seeing_stop(&daemon->seeing);
     sl_look_stop(&daemon->look);
     sl_plane_stop(&daemon->plane);
+    sl_overrides_stop(&daemon->overrides);
     sl_rehearsal_stop(&daemon->rehearsal);
     sl_webhooks_stop(&daemon->webhooks);
     sl_tier_stop(&daemon->tier);
@@ -374,11 +379,38 @@ static void serve(struct daemon *daemon, bool fallen_back)
     if (fallen_back)
         sl_server_count_reload(daemon->server, false);
     sl_plane_follow(&daemon->plane, daemon->server);
+    sl_overrides_begin(&daemon->overrides);
     sl_rehearsal_follow(&daemon->rehearsal);
     log_start(daemon);
     sl_notify("READY=1");
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
     sl_server_free(&daemon->server);
+}
+
+static void on_overrides_looked(void *ctx)
+{
+    struct daemon *daemon = ctx;
+
+    sl_plane_heard(&daemon->plane, SL_PLANE_OVERRIDES);
+}
+
+static int set_up_overrides(struct daemon *daemon, char *why, size_t why_size)
+{
+    const struct sl_config *config = daemon->config;
+    bool shared = sl_tier_is_shared(&daemon->tier);
+    struct sl_overrides_config overrides = {.source = &daemon->source,
+                                            .log = &daemon->log,
+                                            .state_dir = config->state,
+                                            .place = shared ? &daemon->plane.place : NULL,
+                                            .url = shared ? &daemon->tier.url : NULL,
+                                            .ns = config->namespace,
+                                            .looked = on_overrides_looked,
+                                            .ctx = daemon};
+    int err = sl_overrides_start(&daemon->overrides, &overrides, &daemon->loop);
+
+    if (err)
+        snprintf(why, why_size, "%s", sl_err_text(err));
+    return err;
 }
 
 /* Everything from the table to the listeners. On failure `why` says what is wrong and nothing is left but the loop. */
@@ -405,6 +437,8 @@ static int set_up(struct daemon *daemon, bool *ret_fallen_back, char *why, size_
                              &daemon->loop, why, why_size);
     if (!err)
         err = set_up_rehearsal(daemon, why, why_size);
+    if (!err)
+        err = set_up_overrides(daemon, why, why_size);
     if (!err)
         err = set_up_server(daemon, why, why_size);
     if (!err) {
@@ -459,6 +493,7 @@ int sl_daemon_run(const struct sl_config *config, const struct sl_options *optio
     }
     close_loop(&daemon);
     sl_rehearsal_fini(&daemon.rehearsal);
+    sl_overrides_fini(&daemon.overrides);
     sl_plane_fini(&daemon.plane);
     sl_tier_fini(&daemon.tier);
     sl_log_fini(&daemon.log);

@@ -55,9 +55,16 @@ static void be_ready(struct sl_plane *plane)
     sl_server_set_ready(plane->server, true);
 }
 
+void sl_plane_heard(struct sl_plane *plane, unsigned what)
+{
+    plane->awaited &= ~what;
+    if (!plane->awaited)
+        be_ready(plane);
+}
+
 static void on_looked(void *owner)
 {
-    be_ready(owner);
+    sl_plane_heard(owner, SL_PLANE_POLICY);
 }
 
 static void on_patience(uv_timer_t *timer)
@@ -81,6 +88,7 @@ void sl_plane_follow(struct sl_plane *plane, struct sl_server *server)
         sl_server_set_ready(server, true);
         return;
     }
+    plane->awaited = SL_PLANE_POLICY | SL_PLANE_OVERRIDES;
     runs = sl_source_runs(plane->source);
     if (!plane->from_file)
         sl_server_set_policy_version(server, runs.number);

@@ -21,6 +21,10 @@
 #define SL_PLANE_TIMEOUT_US UINT64_C(1000000) /* of each command, unless a decision may take longer */
 #define SL_PLANE_PATIENCE_MS 2000             /* /readyz waits so long for the first look at the store */
 
+/* What is asked of the store before an instance is ready. */
+#define SL_PLANE_POLICY 1u
+#define SL_PLANE_OVERRIDES 2u
+
 struct sl_plane {
     const struct sl_config *config; /* borrowed, as the rest */
     struct sl_tier *tier;
@@ -36,6 +40,7 @@ struct sl_plane {
     struct sl_follow *follow;
     uv_async_t asked;
     uv_timer_t patience;
+    unsigned awaited;     /* SL_PLANE_..., before the instance is ready */
     pthread_mutex_t lock; /* the jobs that have come */
     struct sl_policy_job *jobs[64];
     unsigned n_jobs;
@@ -49,6 +54,9 @@ int sl_plane_start(struct sl_plane *plane, const struct sl_config *config, struc
 /* From here on the store's version is taken, and /readyz is right when the store has been heard or patience has ended.
  * Without a store it is right at once. */
 void sl_plane_follow(struct sl_plane *plane, struct sl_server *server);
+
+/* The store has answered about one of what is awaited. On the loop. */
+void sl_plane_heard(struct sl_plane *plane, unsigned what);
 
 /* Looks at the store now, and tries anew what was refused. Returns false when there is nothing to look at. On the loop. */
 bool sl_plane_hurry(struct sl_plane *plane);

@@ -340,7 +340,7 @@ struct heard {
     char odd[SL_CONTROL_WHY_MAX];
 };
 
-static void on_take(void *owner, struct sl_overrides *overrides, const struct sl_revision *revision)
+static bool on_take(void *owner, struct sl_overrides *overrides, const struct sl_revision *revision)
 {
     struct heard *heard = owner;
 
@@ -349,6 +349,7 @@ static void on_take(void *owner, struct sl_overrides *overrides, const struct sl
     heard->revision = revision->number;
     heard->changed = true;
     sl_overrides_unref(overrides);
+    return true;
 }
 
 static void on_odd(void *owner, const char *text)
