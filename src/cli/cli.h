@@ -105,6 +105,9 @@ void cli_format_ms(long long ms, char *buf, size_t size);
 /* 1234567 as "1,234,567". */
 void cli_format_count(unsigned long long n, char *buf, size_t size);
 
+/* Who calls: USER@HOST, as far as they are known. */
+void cli_default_author(char *buf, size_t size);
+
 /* Help of one command, and of all. */
 void cli_print_help(const struct cli_command *command, FILE *out);
 void cli_print_overview(FILE *out);

@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <jansson.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,17 @@ void cli_format_count(unsigned long long n, char *buf, size_t size)
         buf[used++] = digits[i];
     }
     buf[used] = '\0';
+}
+
+void cli_default_author(char *buf, size_t size)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    char host[128] = "";
+
+    if (gethostname(host, sizeof host))
+        host[0] = '\0';
+    host[sizeof host - 1] = '\0';
+    snprintf(buf, size, "%.60s%s%.60s", user ? user->pw_name : "unknown", host[0] ? "@" : "", host);
 }
 
 void cli_print_help(const struct cli_command *command, FILE *out)

@@ -52,6 +52,10 @@ static struct curl_slist *set_headers(CURL *curl, const struct http_request *req
         snprintf(line, sizeof line, "Authorization: Bearer %s", request->token);
         headers = curl_slist_append(headers, line);
     }
+    if (request->if_match) {
+        snprintf(line, sizeof line, "If-Match: %s", request->if_match);
+        headers = curl_slist_append(headers, line);
+    }
     if (request->body) {
         headers = curl_slist_append(headers, "Content-Type: application/json");
         headers = curl_slist_append(headers, "Expect:"); /* no waiting for a 100 */

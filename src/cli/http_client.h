@@ -13,9 +13,10 @@ struct json_t;
 struct http_request {
     const char *server; /* "http://host:port", "https://...", "host:port" or "unix:/path" */
     const char *method, *path;
-    const char *body;    /* JSON; NULL: none */
-    const char *token;   /* bearer token; NULL: none */
-    const char *ca_file; /* PEM: whom to trust for https; NULL: the system's */
+    const char *body;     /* JSON; NULL: none */
+    const char *if_match; /* If-Match; NULL: none */
+    const char *token;    /* bearer token; NULL: none */
+    const char *ca_file;  /* PEM: whom to trust for https; NULL: the system's */
     uint64_t timeout_ms;
 };
 

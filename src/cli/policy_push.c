@@ -8,9 +8,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <pwd.h>
 #include <string.h>
-#include <unistd.h>
 
 struct push_values {
     struct cli_common common;
@@ -28,19 +26,7 @@ struct job {
     json_t *diff;                /* NULL: there is nothing to compare with */
 };
 
-/* ---- who, and what is expected */
-
-/* USER@HOST, as far as they are known. */
-static void default_author(char *buf, size_t size)
-{
-    const struct passwd *user = getpwuid(geteuid());
-    char host[128] = "";
-
-    if (gethostname(host, sizeof host))
-        host[0] = '\0';
-    host[sizeof host - 1] = '\0';
-    snprintf(buf, size, "%.60s%s%.60s", user ? user->pw_name : "unknown", host[0] ? "@" : "", host);
-}
+/* ---- what is expected */
 
 /* What is current, and compiled if that can be done here. Its absence is none. */
 static int look_at_current(struct job *job)
@@ -130,7 +116,7 @@ static int push(struct job *job)
     };
     enum sl_control outcome;
 
-    default_author(author, sizeof author);
+    cli_default_author(author, sizeof author);
     outcome = sl_versions_push(&job->store.place, &draft, on_pushed, &pushed, &why);
     if (outcome != SL_CONTROL_OK)
         return cli_store_fail(&job->store, outcome, why);
