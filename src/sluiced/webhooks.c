@@ -125,7 +125,8 @@ int sl_webhooks_start(struct sl_webhooks *webhooks, const struct sl_config *conf
     struct sl_witness *witness = NULL;
     int err;
 
-    *webhooks = (struct sl_webhooks){.tier = tier, .log = log};
+    webhooks->tier = tier;
+    webhooks->log = log;
     if (config->webhooks.n == 0)
         return 0;
     name_instance(webhooks);
@@ -149,7 +150,7 @@ int sl_webhooks_start(struct sl_webhooks *webhooks, const struct sl_config *conf
 
 struct sl_notice_counts *sl_webhooks_counts(struct sl_webhooks *webhooks)
 {
-    return webhooks->notifier ? sl_notifier_counts(webhooks->notifier) : NULL;
+    return webhooks->notifier ? sl_notifier_counts(webhooks->notifier) : &webhooks->none;
 }
 
 void sl_webhooks_stop(struct sl_webhooks *webhooks)

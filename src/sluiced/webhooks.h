@@ -5,6 +5,8 @@
  *     ... the server runs, and is freed ...
  *     sl_webhooks_stop(&webhooks);                        before tier and limiter go
  *
+ * Zeroed before use.
+ *
  * Nothing here waits for a webhook or a store: what a decision costs is a look at a table, and making the notification once
  * in an hour for each bucket. */
 #ifndef SL_SLUICED_WEBHOOKS_H
@@ -22,6 +24,7 @@ struct sl_webhooks {
     struct sl_notifier *notifier; /* NULL: no webhooks */
     struct sl_tier *tier;         /* borrowed, as the log */
     struct sl_log *log;
+    struct sl_notice_counts none; /* while there are no webhooks */
     bool alarms;
     char instance[SL_INSTANCE_TEXT_MAX]; /* "host/name among the instances", or "host/process" */
 };
@@ -30,7 +33,7 @@ struct sl_webhooks {
 int sl_webhooks_start(struct sl_webhooks *webhooks, const struct sl_config *config, struct sl_tier *tier,
                       struct sl_log *log, struct sl_witnesses *witnesses, char *why, size_t why_size);
 
-/* For metrics; NULL: there are no webhooks. */
+/* For metrics: all 0 without webhooks. */
 struct sl_notice_counts *sl_webhooks_counts(struct sl_webhooks *webhooks);
 
 /* Accepts one that was zeroed and never started. */
