@@ -62,6 +62,7 @@ static int fleet_init(struct sl_fleet *fleet, const struct sl_fleet_config *conf
     struct sl_secret random;
 
     snprintf(fleet->ns, sizeof fleet->ns, "%s", config->ns);
+    snprintf(fleet->keys_ns, sizeof fleet->keys_ns, "%s", config->keys_ns ? config->keys_ns : config->ns);
     fleet->ns_len = strlen(fleet->ns);
     fleet->timeout_us = config->timeout_us ? config->timeout_us : SL_CLIENT_TIMEOUT_US;
     atomic_init(&fleet->instances, config->instances ? config->instances : 1);

@@ -45,6 +45,7 @@ struct sl_fleet_config {
     const struct sl_alloc *alloc;
     const struct sl_store_url *store; /* the main one; not memory: */
     const char *ns;                   /* 1 ... SL_NAMESPACE_MAX bytes, no braces */
+    const char *keys_ns;              /* where the tiers of keys are looked up (`keys_store`); NULL: ns */
     uint64_t timeout_us;              /* of one decision; 0: SL_CLIENT_TIMEOUT_US */
     uint64_t tier_ttl_us;             /* how long a key's tier in the store counts here; 0: SL_TIERS_TTL_US */
     unsigned instances;               /* how many there are, until the store has told; at least 1 */

@@ -207,6 +207,7 @@ struct sl_fleet {
     struct sl_limiter *limiter;
     struct sl_fleet_config config;
     char ns[SL_NAMESPACE_MAX + 1];
+    char keys_ns[SL_NAMESPACE_MAX + 1];
     size_t ns_len;
     uint64_t timeout_us;
     uint64_t id;

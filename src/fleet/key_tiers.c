@@ -69,7 +69,7 @@ static void note_refusal(struct sl_fleet *fleet, const char *error)
     pthread_mutex_unlock(&fleet->lock);
     if (news && error[0])
         tell(fleet, "the tiers of keys cannot be looked up in " SL_TIERS_HASH ": %.200s; what is known of keys stays",
-             fleet->ns, error);
+             fleet->keys_ns, error);
 }
 
 /* Names in a log line are printable, whatever they are in the store. The key may be a secret, and is not told. */
@@ -89,10 +89,10 @@ static void note_unknown(struct sl_fleet *fleet, const struct sl_reply *value, u
     if (news && name[0])
         tell(fleet,
              SL_TIERS_HASH " gives a key the tier `%s`, which the policy does not name: such keys count as unknown",
-             fleet->ns, name);
+             fleet->keys_ns, name);
     else if (news)
         tell(fleet, SL_TIERS_HASH " gives a key something that is no name of a tier: such keys count as unknown",
-             fleet->ns);
+             fleet->keys_ns);
 }
 
 /* ---- answers */
@@ -150,7 +150,7 @@ static enum sl_result ask(struct sl_lane *lane, struct sl_lane_look *out)
     struct sl_client *client = sl_lane_client(lane, 0);
     struct sl_word words[4 + SL_TIERS_LOOK_KEYS];
     char bytes[SL_NAMESPACE_MAX + 8];
-    struct sl_word key = {bytes, (size_t)snprintf(bytes, sizeof bytes, SL_TIERS_HASH, lane->fleet->ns)};
+    struct sl_word key = {bytes, (size_t)snprintf(bytes, sizeof bytes, SL_TIERS_HASH, lane->fleet->keys_ns)};
     unsigned n = sl_tiers_look_n(out->look);
 
     if (!client)

@@ -119,7 +119,7 @@ static int open_limiter(struct sl_shadow_run *run, char *why, size_t why_size)
     if (err)
         return err;
     run->secret = sl_table_secret(table);
-    err = sl_shadow_compile(run->shadow, &run->text, run->name, run->secret, &policy, why, why_size);
+    err = sl_shadow_compile(run, &run->text, run->name, &run->secret, &policy, why, why_size);
     if (!err) {
         err = sl_limiter_new(table, policy, &run->alloc, &run->limiter);
         if (!err)
@@ -139,6 +139,7 @@ static int open_fleet(struct sl_shadow_run *run, char *why, size_t why_size)
         .alloc = &run->alloc,
         .store = config->store,
         .ns = run->shadow->ns,
+        .keys_ns = config->ns,
         .timeout_us = config->timeout_us > SL_SHADOW_TIMEOUT_US ? config->timeout_us : SL_SHADOW_TIMEOUT_US,
         .instances = config->instances,
         .secret = on_secret,
@@ -212,6 +213,7 @@ static void free_run(struct sl_shadow_run *run)
         uv_loop_close(&run->loop);
     sl_fleet_free(run->fleet);
     sl_limiter_free(run->limiter);
+    sl_overrides_unref(run->overrides);
     sl_version_text_free(&alloc, &run->text);
     sl_free(&alloc, run->name);
     sl_free(&alloc, run->flights);
@@ -282,6 +284,7 @@ int sl_shadow_run_new(struct sl_shadow *shadow, const struct sl_version_text *te
         return SL_ENOMEM;
     run->shadow = shadow;
     run->alloc = shadow->alloc;
+    run->overrides = shadow->overrides ? sl_overrides_ref(shadow->overrides) : NULL;
     init_lock(run);
     run->name = sl_strndup(&run->alloc, name, strlen(name));
     err = run->name ? sl_shadow_copy_text(&run->alloc, text, &run->text) : SL_ENOMEM;

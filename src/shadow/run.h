@@ -3,6 +3,7 @@
 #define SL_SHADOW_RUN_H
 
 #include "fleet/fleet.h"
+#include "policy/override.h"
 #include "shadow/ring.h"
 #include "shadow/shadow.h"
 #include "store/net_uv.h"
@@ -28,10 +29,11 @@ struct sl_shadow {
     atomic_uint n_ways; /* those beyond have never been used */
     struct sl_comparison comparison;
     atomic_uint_fast64_t totals[SL_OUTCOMES];
-    atomic_uint_fast64_t refused; /* since counts began */
-    uint64_t dropped_before;      /* when counts began */
-    struct sl_shadow_run *run;    /* NULL: nothing runs */
-    struct sl_shadow_run *ending; /* its thread has not been joined */
+    atomic_uint_fast64_t refused;   /* since counts began */
+    uint64_t dropped_before;        /* when counts began */
+    struct sl_overrides *overrides; /* NULL: none */
+    struct sl_shadow_run *run;      /* NULL: nothing runs */
+    struct sl_shadow_run *ending;   /* its thread has not been joined */
     atomic_bool active;
 };
 
@@ -73,6 +75,7 @@ struct sl_shadow_run {
     struct sl_secret secret; /* what the policy is compiled under */
     struct sl_version_text text;
     char *name;
+    struct sl_overrides *overrides; /* what lies over the candidate; NULL: nothing */
 };
 
 /* Opens everything and starts the thread. */
@@ -87,8 +90,11 @@ bool sl_shadow_run_join(struct sl_shadow_run *run, unsigned ms);
 
 /* ---- run_policy.c */
 
-int sl_shadow_compile(struct sl_shadow *shadow, const struct sl_version_text *text, const char *name,
-                      struct sl_secret secret, struct sl_policy **ret_policy, char *why, size_t why_size);
+/* Compiles, and lays the overrides over it. With the lock held, once the thread runs. */
+int sl_shadow_compile(struct sl_shadow_run *run, const struct sl_version_text *text, const char *name,
+                      const struct sl_secret *secret, struct sl_policy **ret_policy, char *why, size_t why_size);
+/* Other overrides. Returns 0 or SL_ENOMEM. */
+int sl_shadow_run_lay(struct sl_shadow_run *run, struct sl_overrides *overrides);
 /* The fleet's secret is known: compiles anew under it. On the thread. */
 void sl_shadow_run_rekey(struct sl_shadow_run *run);
 /* A copy of the caller's. Returns 0 or SL_ENOMEM. */

@@ -1,6 +1,7 @@
 /* The candidate: compiled, exchanged, compiled anew under the fleet's secret. */
 #include "shadow/run.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "control/text.h"
 
@@ -17,20 +18,39 @@ static void first_finding(const struct sl_diags *diags, char *why, size_t why_si
     snprintf(why, why_size, "%s", sl_err_text(SL_ENOMEM));
 }
 
-int sl_shadow_compile(struct sl_shadow *shadow, const struct sl_version_text *text, const char *name,
-                      struct sl_secret secret, struct sl_policy **ret_policy, char *why, size_t why_size)
+static uint64_t wall_us(void)
 {
-    const struct sl_shadow_config *config = &shadow->config;
-    const struct sl_policy_options options = {.secret = secret,
-                                              .alloc = shadow->alloc,
+    struct sl_clock clock = sl_clock_system();
+
+    return clock.wall_us(clock.ctx);
+}
+
+/* Takes the policy, whatever comes of it. */
+static int lay(struct sl_policy *policy, struct sl_overrides *overrides, struct sl_policy **ret_policy)
+{
+    int err = sl_policy_override(policy, overrides, wall_us(), ret_policy);
+
+    sl_policy_unref(policy);
+    return err;
+}
+
+int sl_shadow_compile(struct sl_shadow_run *run, const struct sl_version_text *text, const char *name,
+                      const struct sl_secret *secret, struct sl_policy **ret_policy, char *why, size_t why_size)
+{
+    const struct sl_shadow_config *config = &run->shadow->config;
+    const struct sl_policy_options options = {.secret = *secret,
+                                              .alloc = run->alloc,
                                               .has_store = config->store != NULL,
                                               .region = config->region,
                                               .check_store = config->check_store};
+    struct sl_policy *bare = NULL;
     struct sl_diags diags;
     int err;
 
-    sl_diags_init(&diags, shadow->alloc);
-    err = sl_version_text_compile(text, name, &options, ret_policy, &diags);
+    sl_diags_init(&diags, run->alloc);
+    err = sl_version_text_compile(text, name, &options, &bare, &diags);
+    if (!err)
+        err = lay(bare, run->overrides, ret_policy);
     if (err)
         first_finding(&diags, why, why_size);
     sl_diags_fini(&diags);
@@ -54,7 +74,7 @@ int sl_shadow_copy_text(const struct sl_alloc *alloc, const struct sl_version_te
 static int change(struct sl_shadow_run *run, struct sl_version_text *text, char *name, char *why, size_t why_size)
 {
     struct sl_policy *policy;
-    int err = sl_shadow_compile(run->shadow, text, name, run->secret, &policy, why, why_size);
+    int err = sl_shadow_compile(run, text, name, &run->secret, &policy, why, why_size);
 
     if (err)
         return err;
@@ -92,6 +112,26 @@ int sl_shadow_run_change(struct sl_shadow_run *run, const struct sl_version_text
     return err;
 }
 
+int sl_shadow_run_lay(struct sl_shadow_run *run, struct sl_overrides *overrides)
+{
+    struct sl_policy *policy;
+    int err;
+
+    pthread_mutex_lock(&run->lock);
+    err = lay(sl_limiter_policy(run->limiter), overrides, &policy);
+    if (!err) {
+        err = sl_limiter_set_policy(run->limiter, policy);
+        if (err)
+            sl_policy_unref(policy);
+    }
+    if (!err) {
+        sl_overrides_unref(run->overrides);
+        run->overrides = overrides ? sl_overrides_ref(overrides) : NULL;
+    }
+    pthread_mutex_unlock(&run->lock);
+    return err;
+}
+
 void sl_shadow_run_rekey(struct sl_shadow_run *run)
 {
     struct sl_policy *policy = NULL;
@@ -103,7 +143,7 @@ void sl_shadow_run_rekey(struct sl_shadow_run *run)
     if (!sl_fleet_secret(run->fleet, &secret))
         secret = run->secret;
     if (memcmp(&secret, &run->secret, sizeof secret) != 0) {
-        err = sl_shadow_compile(run->shadow, &run->text, run->name, secret, &policy, why, sizeof why);
+        err = sl_shadow_compile(run, &run->text, run->name, &secret, &policy, why, sizeof why);
         if (!err)
             err = sl_limiter_set_policy(run->limiter, policy);
         if (err)

@@ -81,6 +81,7 @@ void sl_shadow_free(struct sl_shadow *shadow)
     alloc = shadow->alloc;
     for (unsigned i = 0; i < SL_SHADOW_LOOPS_MAX; i++)
         sl_ring_free(atomic_load(&shadow->ways[i].ring));
+    sl_overrides_unref(shadow->overrides);
     sl_comparison_fini(&shadow->comparison);
     sl_free(&alloc, shadow);
 }
@@ -163,6 +164,17 @@ void sl_shadow_stop(struct sl_shadow *shadow)
     sl_shadow_run_stop(shadow->run);
     shadow->ending = shadow->run;
     shadow->run = NULL;
+}
+
+int sl_shadow_lay(struct sl_shadow *shadow, struct sl_overrides *overrides)
+{
+    int err = shadow->run ? sl_shadow_run_lay(shadow->run, overrides) : 0;
+
+    if (err)
+        return err;
+    sl_overrides_unref(shadow->overrides);
+    shadow->overrides = overrides ? sl_overrides_ref(overrides) : NULL;
+    return 0;
 }
 
 bool sl_shadow_runs(const struct sl_shadow *shadow)

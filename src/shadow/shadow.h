@@ -30,6 +30,7 @@
 #define SL_SHADOW_TICK_MS 5u                   /* between looks into empty rings */
 
 struct sl_shadow;
+struct sl_overrides;
 
 enum sl_shadow_say { SL_SHADOW_ERROR, SL_SHADOW_WARNING, SL_SHADOW_INFO };
 
@@ -67,6 +68,9 @@ int sl_shadow_start(struct sl_shadow *shadow, const struct sl_version_text *text
                     size_t why_size);
 /* Begins to end, and returns at once. */
 void sl_shadow_stop(struct sl_shadow *shadow);
+/* The overrides that lie over the live policy lie over the candidate too, this one and those to come. A reference is kept; NULL:
+ * none. Returns 0, or SL_ENOMEM and those of before stay. */
+int sl_shadow_lay(struct sl_shadow *shadow, struct sl_overrides *overrides);
 bool sl_shadow_runs(const struct sl_shadow *shadow);
 
 /* Counts anew: the policy that is compared with has changed. */

@@ -1,6 +1,7 @@
 #include "sluiced/rehearsal.h"
 
 #include "base/err.h"
+#include "policy/override.h"
 #include "sluiced/gently.h"
 #include "store/url.h"
 
@@ -42,9 +43,20 @@ void sl_rehearsal_totals(void *ctx, struct sl_shadow_totals *ret_totals)
 
 /* ---- what runs */
 
-static void begin_counts(struct sl_rehearsal *rehearsal)
+/* The policy that decides, with what lies over it, for as long as the reference is held. */
+static struct sl_policy *live_policy(struct sl_rehearsal *rehearsal)
 {
     struct sl_policy *live = sl_limiter_policy(rehearsal->set.limiter);
+    struct sl_overrides *overrides = sl_policy_overrides(live);
+
+    if (overrides != rehearsal->overrides && !sl_shadow_lay(rehearsal->shadow, overrides))
+        rehearsal->overrides = overrides; /* the shadow has the reference */
+    return live;
+}
+
+static void begin_counts(struct sl_rehearsal *rehearsal)
+{
+    struct sl_policy *live = live_policy(rehearsal);
 
     snprintf(rehearsal->live, sizeof rehearsal->live, "%s", sl_policy_hash(live));
     sl_policy_unref(live);
@@ -74,6 +86,7 @@ int sl_rehearsal_run(struct sl_rehearsal *rehearsal, const struct sl_version *ve
     struct start job = {.rehearsal = rehearsal, .text = text, .why = why, .why_size = why_size};
     struct sl_pointer runs = sl_source_runs(rehearsal->set.source);
 
+    sl_policy_unref(live_policy(rehearsal)); /* its overrides */
     sl_gently(start, &job);
     if (job.err) {
         sl_log(rehearsal->set.log, SL_LOG_ERROR, "a candidate policy by %s was not taken: %s", version->author, why);
@@ -108,7 +121,7 @@ void sl_rehearsal_note_live(struct sl_rehearsal *rehearsal)
 
     if (!sl_shadow_runs(rehearsal->shadow))
         return;
-    live = sl_limiter_policy(rehearsal->set.limiter);
+    live = live_policy(rehearsal);
     same = !strcmp(sl_policy_hash(live), rehearsal->live);
     sl_policy_unref(live);
     if (same)
