@@ -1,9 +1,10 @@
 """What webhooks are told, from outside: payload and signature, retries, receivers that misbehave, and that no decision waits for one."""
 import re
+import subprocess
 import time
 
 from conftest import DIRECT
-from fleet import make_certificate, until
+from fleet import make_certificate, outside, until
 from receiver import SECRET
 
 TEN = "version: 1\nlimits: [{name: ten, rate: 10/h, warn_at: 80%}]\n"
@@ -183,3 +184,25 @@ def test_wrong_settings_are_told_of_without_their_secrets(fleet):
     assert "16 to 512 bytes" in refused("--webhook", "https://h/x", "--webhook-secret", "hush")
     assert "cannot be read" in refused("--webhook", "https://h/x", *secret, "--webhook-ca", "/nowhere")
     assert "more than 16 times" in refused(*["--webhook", "https://h/x"] * 17, *secret)
+
+
+def test_the_command_line_tries_a_webhook(receive, secret_file):
+    def sluice(*args, status):
+        run = subprocess.run([outside.SLUICE, "webhook", "test", *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                             env=outside.clean_environment(**DIRECT))
+        assert run.returncode == status, run
+        return run.stdout + run.stderr
+
+    receiver = receive(204, 403, "close")
+    secret = ("--webhook-secret", secret_file)
+    said = sluice(receiver.url, *secret, status=0)
+    (delivery,) = receiver.deliveries
+    assert f"127.0.0.1:{receiver.port} took {delivery.body['id']} with status 204" in said
+    assert delivery.body["event"] == delivery.headers["sluice-event"] == "test"
+    assert delivery.signed_at is not None and delivery.headers["sluice-delivery"] == delivery.body["id"]
+    assert "answered with status 403" in sluice(receiver.url, *secret, status=1)
+    assert '"taken":false,"status":0' in sluice(receiver.url, *secret, "--json", status=3).replace(" ", "").replace("\n", "")
+    assert "no answer from http://127.0.0.1" in sluice(receiver.url, *secret, status=3)
+    assert "begins with http://" in sluice("h/hush", *secret, status=2)
+    assert "--webhook-secret is missing" in sluice(receiver.url, status=2)
+    assert len(receiver.deliveries) == 4
