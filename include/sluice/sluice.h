@@ -254,7 +254,8 @@ struct sluice_options {
      * share the limits have the same ones. Each new version is put in force within a second; one with errors is refused,
      * told to log, and the policy in force stays; while the store is away it stays too. sluice_open waits, as for the
      * store, until its version is known.
-     * SLUICE_POLICY_OWN: this policy, whatever the store has; what is ignored is told to log. */
+     * SLUICE_POLICY_OWN: this policy, whatever the store has; what is ignored is told to log.
+     * Overrides of single keys in the store count in both cases. */
     int policy_source; /* enum sluice_policy_source */
 };
 

@@ -16,6 +16,7 @@ void sl_kept_fini(struct sl_kept *kept, const struct sl_alloc *alloc)
 {
     sl_kept_text_free(&kept->text, alloc);
     sl_version_text_free(alloc, &kept->version_text);
+    sl_overrides_unref(kept->overrides);
     pthread_mutex_destroy(&kept->lock);
 }
 

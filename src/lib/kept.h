@@ -4,6 +4,7 @@
 
 #include "control/versions.h"
 #include "lib/handle.h"
+#include "policy/override.h"
 
 #include <pthread.h>
 
@@ -18,7 +19,9 @@ struct sl_kept {
     struct sl_kept_text text;  /* the program's */
     struct sl_pointer version; /* what is in force; number 0: the program's */
     struct sl_version_text version_text;
-    struct sl_secret secret; /* under which the policy in force is compiled */
+    struct sl_overrides *overrides; /* of the store; NULL: none were heard of */
+    uint64_t overrides_end_us;      /* when the next of those in force ends, by the table's clock */
+    struct sl_secret secret;        /* under which the policy in force is compiled */
 };
 
 void sl_kept_init(struct sl_kept *kept);

@@ -94,7 +94,8 @@ static bool is_ready(const struct sl_loop *loop)
 {
     struct sl_secret secret;
 
-    return sl_fleet_secret(loop->tier->fleet, &secret) && !loop->tier->unadopted && loop->versions.looked;
+    return sl_fleet_secret(loop->tier->fleet, &secret) && !loop->tier->unadopted && loop->versions.looked &&
+           loop->versions.looked_over;
 }
 
 static void on_beat(uv_timer_t *beat)
@@ -105,6 +106,7 @@ static void on_beat(uv_timer_t *beat)
     if (loop->tier->unadopted)
         sl_tier_adopt(loop->tier);
     sl_lib_versions_beat(&loop->versions);
+    sl_tier_end_overrides(loop->tier);
     pthread_mutex_lock(&loop->lock);
     if (!loop->ready && is_ready(loop)) {
         loop->ready = true;

@@ -36,7 +36,7 @@ static int put_and_keep(struct sluice *handle, struct sl_policy *policy, struct 
 
     if (err != 0)
         return err;
-    err = put_in_force(handle, policy);
+    err = sl_tier_put(handle->tier, policy);
     sl_kept_text_free(err != 0 ? &next : &kept->text, &handle->alloc);
     if (err != 0)
         return err;

@@ -34,11 +34,10 @@ static int compile_kept(struct sl_tier *tier, const struct sl_secret *secret, bo
     old = sl_limiter_policy(limiter);
     *ret_same = strcmp(sl_policy_hash(old), sl_policy_hash(policy)) == 0;
     sl_policy_unref(old);
-    err = sl_limiter_set_policy(limiter, policy);
-    if (err != 0) {
-        sl_policy_unref(policy);
+    err = sl_tier_put(tier, policy);
+    sl_policy_unref(policy);
+    if (err != 0)
         snprintf(why, why_size, "%s", sl_err_text(err));
-    }
     return err;
 }
 
@@ -80,9 +79,7 @@ int sl_tier_take_version(struct sl_tier *tier, const struct sl_version *version,
     wanted = sl_tier_secret(tier);
     *ret_stale = memcmp(&wanted, secret, sizeof wanted) != 0;
     if (!*ret_stale)
-        err = sl_limiter_set_policy(tier->handle->limiter, sl_policy_ref(policy));
-    if (err != 0)
-        sl_policy_unref(policy);
+        err = sl_tier_put(tier, policy);
     if (err == 0 && !*ret_stale) {
         kept->secret = *secret;
         kept->version.number = version->number;

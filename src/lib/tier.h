@@ -72,7 +72,18 @@ bool sl_tier_post(struct sl_tier *tier, struct sl_ticket *ticket);
 /* Wakes it when a near part found leases to renew. */
 void sl_tier_tend(struct sl_tier *tier);
 
-/* ---- policy (secret.c) */
+/* ---- policy (secret.c, overrides.c) */
+
+/* Puts a policy in force, with the overrides there are laid over it. Called with kept.lock held. Returns 0 or SL_ENOMEM; the caller
+ * keeps its reference. */
+int sl_tier_put(struct sl_tier *tier, struct sl_policy *policy);
+
+/* These are the overrides from now on; takes the reference. False: out of memory, and all stays as it was. On the background
+ * thread. */
+bool sl_tier_lay(struct sl_tier *tier, struct sl_overrides *overrides);
+
+/* Those whose time has come end. On the background thread, now and then. */
+void sl_tier_end_overrides(struct sl_tier *tier);
 
 /* The secret to compile a policy under: the fleet's, else that of the policy in force. Called with kept.lock held. */
 struct sl_secret sl_tier_secret(struct sl_tier *tier);

@@ -157,6 +157,26 @@ static void on_looked(void *owner)
     ((struct sl_lib_versions *)owner)->looked = true;
 }
 
+static bool on_overrides(void *owner, struct sl_overrides *overrides, const struct sl_revision *revision)
+{
+    (void)revision;
+    return sl_tier_lay(((struct sl_lib_versions *)owner)->tier, overrides);
+}
+
+static void on_odd_overrides(void *owner, const char *text)
+{
+    const struct sl_lib_versions *v = owner;
+    char line[SL_CONTROL_WHY_MAX + 32];
+
+    snprintf(line, sizeof line, "overrides: %s", text);
+    say(v, SLUICE_LOG_ERROR, line);
+}
+
+static void on_looked_over(void *owner)
+{
+    ((struct sl_lib_versions *)owner)->looked_over = true;
+}
+
 /* ---- life */
 
 static int open_client(struct sl_lib_versions *v, const struct sl_net *net, char *why, size_t why_size)
@@ -186,6 +206,9 @@ int sl_lib_versions_start(struct sl_lib_versions *v, struct sl_tier *tier, uv_lo
                                       .odd = on_odd,
                                       .looked = on_looked,
                                       .owner = v};
+    struct sl_overrides_follow_config over = {
+        .place = config.place, .take = on_overrides, .odd = on_odd_overrides, .looked = on_looked_over, .owner = v};
+    struct sl_revision none = {.text = ""};
     struct sl_pointer runs = sl_tier_runs(tier);
     int err;
 
@@ -196,8 +219,10 @@ int sl_lib_versions_start(struct sl_lib_versions *v, struct sl_tier *tier, uv_lo
     err = open_client(v, net, why, why_size);
     if (err != 0)
         return err;
-    config.place.client = v->client;
+    config.place.client = over.place.client = v->client;
     err = sl_follow_new(&config, &runs, &v->follow);
+    if (err == 0)
+        err = sl_overrides_follow_new(&over, &none, &v->overrides);
     if (err != 0)
         snprintf(why, why_size, "%s", sl_err_text(err));
     return err;
@@ -210,6 +235,8 @@ bool sl_lib_versions_stop(struct sl_lib_versions *v, void (*ended)(void *ctx), v
     v->ended_ctx = ctx;
     sl_client_free(v->client);
     sl_follow_free(v->follow);
+    sl_overrides_follow_free(v->overrides);
+    v->overrides = NULL;
     v->client = NULL;
     v->follow = NULL;
     if (v->busy)

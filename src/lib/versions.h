@@ -1,10 +1,11 @@
-/* The versions of the policy on the store (control/versions.h), as an instance of the library follows them: on the background
+/* The versions of the policy on the store (control/versions.h) and the overrides there (control/overrides.h), as an instance of the library follows them: on the background
  * thread's loop, with a connection of its own, so that a large policy on its way never stands in front of a decision. A
  * version is compiled by a thread of libuv's pool: the loop, on which decisions come and go, does not stand still for it. */
 #ifndef SL_LIB_VERSIONS_H
 #define SL_LIB_VERSIONS_H
 
 #include "control/follow.h"
+#include "control/overrides.h"
 #include "lib/tier.h"
 
 #include <uv.h>
@@ -27,11 +28,13 @@ struct sl_lib_versions {
     uv_loop_t *uv;
     struct sl_client *client;
     struct sl_follow *follow;
+    struct sl_overrides_follow *overrides;
     struct sl_taking taking;
     char host[SL_HOST_TEXT_MAX + 1];
-    bool busy;    /* `taking` is at work */
-    bool looked;  /* the store has been looked at, and what it has is done */
-    bool stopped; /* nothing is taken any more */
+    bool busy;        /* `taking` is at work */
+    bool looked;      /* the store has been looked at, and the version it has is done */
+    bool looked_over; /* likewise its overrides */
+    bool stopped;     /* nothing is taken any more */
     void (*ended)(void *ctx);
     void *ended_ctx;
 };

@@ -396,6 +396,78 @@ static void allocations_that_fail(void **state)
     }
 }
 
+/* ---- overrides */
+
+static _Atomic uint64_t ahead_us;
+
+static uint64_t clock_us(void *ctx)
+{
+    struct timespec now;
+
+    (void)ctx;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000 + ahead_us;
+}
+
+/* As `sluice override set` writes it; `until`: NULL, or a time. */
+static void set_override(unsigned revision, const char *rate, const char *until)
+{
+    const char *ns = shared_options(&store, OWN).store_namespace;
+    char record[512], end[64] = "null";
+
+    if (until)
+        snprintf(end, sizeof end, "\"%s\"", until);
+    snprintf(record, sizeof record,
+             "{\"key\":\"key\",\"keyType\":\"api_key\",\"limit\":null,\"rate\":\"%s\",\"burst\":null,\"until\":%s,"
+             "\"author\":\"ann\",\"comment\":\"\",\"setUs\":1754000000000000}",
+             rate, end);
+    redis_run(store.server.c, "HSET %s:{fleet}:overrides %b %s", ns, "api_key\n\nkey", (size_t)12, record);
+    redis_run(store.server.c, "SET %s:{fleet}:overrides:revision %s", ns,
+              revision == 1   ? "1 0000000000000001"
+              : revision == 2 ? "2 0000000000000002"
+                              : "3 0000000000000003");
+}
+
+#define LOCAL "version: 1\nlimits:\n  - {name: a, rate: 10/m, coordination: local}\n"
+
+/* One for a key counts here too, over the program's policy and over versions, over a reload, and until its time has come. */
+static void overrides_are_followed(void **state)
+{
+    struct sluice_options options = options_of(LOCAL);
+    struct sluice *one, *own;
+    char until[40];
+    time_t soon = time(NULL) + 3600;
+    struct tm tm;
+
+    (void)state;
+    options.wall_us = options.mono_us = clock_us;
+    one = open_with(&options);
+    options.policy_source = SLUICE_POLICY_OWN;
+    own = open_with(&options);
+    assert_int_equal(limit_of(one), 10);
+    set_override(1, "500/m", NULL);
+    wait_limit(one, 500);
+    wait_limit(own, 500);
+    assert_int_equal(check_key(one, "other", 0).limit, 10);
+    wait_logged("overrides of revision 1: 1, of which 1 have an effect here");
+    assert_int_equal(sluice_reload_text(one, LOCAL "# anew\n", strlen(LOCAL "# anew\n"), NULL, NULL, NULL), 0);
+    assert_int_equal(limit_of(one), 500);
+    push("version: 1\nlimits:\n  - {name: a, rate: 20/m, coordination: local}\n");
+    for (int i = 0; i < 20000 && check_key(one, "other", 0).limit != 20; i++)
+        pause_ms();
+    assert_int_equal(check_key(one, "other", 0).limit, 20);
+    assert_int_equal(limit_of(one), 500);
+    assert_non_null(gmtime_r(&soon, &tm));
+    strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%S.000Z", &tm);
+    set_override(2, "600/m", until);
+    wait_limit(one, 600);
+    ahead_us += 3700 * UINT64_C(1000000);
+    wait_limit(one, 20);
+    wait_limit(own, 10);
+    sluice_close(&one);
+    sluice_close(&own);
+}
+
 /* `tiers.keys_store`: the near part of the library's decisions runs on the program's threads. */
 static void tiers_of_keys_in_the_store(void **state)
 {
@@ -429,6 +501,7 @@ int main(void)
         TEST(decisions_go_on_while_versions_come),
         TEST(a_child_closes_what_it_inherited),
         TEST(allocations_that_fail),
+        TEST(overrides_are_followed),
         TEST(tiers_of_keys_in_the_store),
     };
 
