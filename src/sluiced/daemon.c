@@ -70,6 +70,20 @@ static void on_file_changed(void *ctx)
     reload(ctx, "the file changed", NULL, 0);
 }
 
+/* The keys_file of the policy in force, as the policy's reader finds it; that of a version came with it. */
+static void name_keys_file(void *ctx, char *buf, size_t size)
+{
+    struct daemon *daemon = ctx;
+    const char *path = daemon->config->policy, *slash = strrchr(path, '/');
+    struct sl_policy *policy = sl_limiter_policy(daemon->limiter);
+    const char *name = sl_policy_keys_file(policy);
+    int folder = name && name[0] != '/' && slash ? (int)(slash - path) + 1 : 0;
+
+    if (name && sl_source_runs(&daemon->source).number == 0)
+        snprintf(buf, size, "%.*s%s", folder, path, name);
+    sl_policy_unref(policy);
+}
+
 static void on_hangup(uv_signal_t *handle, int number)
 {
     struct daemon *daemon = handle->data;
@@ -339,7 +353,8 @@ static int start_watching(struct daemon *daemon, char *why, size_t why_size)
     uv_timer_init(&daemon->loop, &daemon->scan); /* cannot fail, as starting it cannot */
     daemon->scan.data = daemon;
     uv_timer_start(&daemon->scan, on_scan, SCAN_PERIOD_MS, SCAN_PERIOD_MS);
-    err = sl_watch_start(&daemon->watch, &daemon->loop, daemon->config->policy, on_file_changed, daemon);
+    err =
+        sl_watch_start(&daemon->watch, &daemon->loop, daemon->config->policy, on_file_changed, name_keys_file, daemon);
     if (err)
         snprintf(why, why_size, "%s", sl_err_text(err));
     return err;

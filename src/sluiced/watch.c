@@ -33,15 +33,101 @@ static void settled(uv_timer_t *timer)
     look(timer->data);
 }
 
+static void look_unless_settling(struct sl_watch *watch)
+{
+    if (!uv_is_active((uv_handle_t *)&watch->settle))
+        look(watch);
+}
+
+static void on_poll(uv_timer_t *timer)
+{
+    look_unless_settling(timer->data);
+}
+
+/* Which name the event is about does not matter: any of them may be a link on the way. */
+static void on_event(uv_fs_event_t *event, const char *name, int events, int status)
+{
+    (void)name;
+    (void)events;
+    (void)status;
+    look_unless_settling(event->data);
+}
+
+/* ---- one file */
+
+static void watch_folder(struct sl_watched *watched)
+{
+    char *folder = strdup(watched->path);
+    char *slash = folder ? strrchr(folder, '/') : NULL;
+
+    if (!folder)
+        return;
+    if (slash)
+        slash[slash == folder] = '\0';
+    uv_fs_event_start(&watched->event, on_event, slash ? folder : ".", 0);
+    free(folder);
+}
+
+/* Watches the path instead, "" for none. What there is counts as told, or else nothing does. Returns 0 or SL_ENOMEM: then
+ * nothing is watched. */
+static int point_at(struct sl_watched *watched, const char *path, bool told)
+{
+    uv_fs_event_stop(&watched->event);
+    free(watched->path);
+    watched->path = path[0] ? strdup(path) : NULL;
+    watched->told = watched->seen = (struct sl_file_mark){0};
+    if (!watched->path)
+        return path[0] ? SL_ENOMEM : 0;
+    watched->seen = mark_of(path);
+    if (told)
+        watched->told = watched->seen;
+    watch_folder(watched);
+    return 0;
+}
+
+/* *still: it is what it was at the last look. Returns whether it is what was told of. */
+static bool look_at(struct sl_watched *watched, bool *still)
+{
+    struct sl_file_mark now = {0};
+
+    if (watched->path)
+        now = mark_of(watched->path);
+    *still = *still && same_mark(&now, &watched->seen);
+    watched->seen = now;
+    return same_mark(&now, &watched->told);
+}
+
+/* ---- both */
+
+static void name_second(struct sl_watch *watch, bool told)
+{
+    char path[PATH_MAX] = "";
+
+    if (watch->name_second)
+        watch->name_second(watch->ctx, path, sizeof path);
+    if (strcmp(path, watch->second.path ? watch->second.path : "") != 0)
+        point_at(&watch->second, path, told); /* out of memory: the next look tries again */
+}
+
+static void tell(struct sl_watch *watch)
+{
+    watch->file.told = watch->file.seen;
+    watch->second.told = watch->second.seen;
+    watch->since_ms = 0;
+    watch->changed(watch->ctx);
+    name_second(watch, true);
+}
+
 /* One look: tells of a change that is over, waits on for one that is not. */
 static void look(struct sl_watch *watch)
 {
-    struct sl_file_mark now = mark_of(watch->path);
     uint64_t now_ms = uv_now(watch->poll.loop);
-    bool still = same_mark(&now, &watch->seen);
+    bool still = true, as_told;
 
-    watch->seen = now;
-    if (same_mark(&now, &watch->told)) {
+    name_second(watch, false);
+    as_told = look_at(&watch->file, &still);
+    as_told = look_at(&watch->second, &still) && as_told;
+    if (as_told) {
         watch->since_ms = 0;
         return;
     }
@@ -49,70 +135,39 @@ static void look(struct sl_watch *watch)
         watch->since_ms = now_ms;
         still = false;
     }
-    if (still || now_ms - watch->since_ms >= SL_WATCH_SETTLE_MAX_MS) {
-        watch->told = now;
-        watch->since_ms = 0;
-        watch->changed(watch->ctx);
-    } else {
+    if (still || now_ms - watch->since_ms >= SL_WATCH_SETTLE_MAX_MS)
+        tell(watch);
+    else
         uv_timer_start(&watch->settle, settled, SL_WATCH_SETTLE_MS, 0);
-    }
 }
 
-static void on_poll(uv_timer_t *timer)
+int sl_watch_start(struct sl_watch *watch, uv_loop_t *loop, const char *path, void (*changed)(void *ctx),
+                   void (*second)(void *ctx, char *buf, size_t size), void *ctx)
 {
-    struct sl_watch *watch = timer->data;
-
-    if (!uv_is_active((uv_handle_t *)&watch->settle))
-        look(watch);
-}
-
-/* Which name the event is about does not matter: any of them may be a link on the way. */
-static void on_event(uv_fs_event_t *event, const char *name, int events, int status)
-{
-    struct sl_watch *watch = event->data;
-
-    (void)name;
-    (void)events;
-    (void)status;
-    if (!uv_is_active((uv_handle_t *)&watch->settle))
-        look(watch);
-}
-
-static void watch_folder(struct sl_watch *watch)
-{
-    char *folder = strdup(watch->path);
-    char *slash = folder ? strrchr(folder, '/') : NULL;
-
-    if (!folder)
-        return;
-    if (slash)
-        slash[slash == folder] = '\0';
-    uv_fs_event_start(&watch->event, on_event, slash ? folder : ".", 0);
-    free(folder);
-}
-
-int sl_watch_start(struct sl_watch *watch, uv_loop_t *loop, const char *path, void (*changed)(void *ctx), void *ctx)
-{
-    *watch = (struct sl_watch){.path = strdup(path), .changed = changed, .ctx = ctx};
-    if (!watch->path)
-        return SL_ENOMEM;
-    watch->told = watch->seen = mark_of(path);
+    *watch = (struct sl_watch){.changed = changed, .name_second = second, .ctx = ctx};
     uv_timer_init(loop, &watch->poll);
     uv_timer_init(loop, &watch->settle);
-    uv_fs_event_init(loop, &watch->event);
-    watch->poll.data = watch->settle.data = watch->event.data = watch;
+    uv_fs_event_init(loop, &watch->file.event);
+    uv_fs_event_init(loop, &watch->second.event);
+    watch->poll.data = watch->settle.data = watch->file.event.data = watch->second.event.data = watch;
+    watch->started = true;
+    if (point_at(&watch->file, path, true) != 0)
+        return SL_ENOMEM;
+    name_second(watch, true);
     uv_timer_start(&watch->poll, on_poll, SL_WATCH_POLL_MS, SL_WATCH_POLL_MS);
-    watch_folder(watch);
     return 0;
 }
 
 void sl_watch_stop(struct sl_watch *watch)
 {
-    if (!watch->path)
+    if (!watch->started)
         return;
     uv_close((uv_handle_t *)&watch->poll, NULL);
     uv_close((uv_handle_t *)&watch->settle, NULL);
-    uv_close((uv_handle_t *)&watch->event, NULL);
-    free(watch->path);
-    watch->path = NULL;
+    uv_close((uv_handle_t *)&watch->file.event, NULL);
+    uv_close((uv_handle_t *)&watch->second.event, NULL);
+    free(watch->file.path);
+    free(watch->second.path);
+    watch->file.path = watch->second.path = NULL;
+    watch->started = false;
 }

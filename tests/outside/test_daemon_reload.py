@@ -201,3 +201,76 @@ def test_sighup_takes_a_changed_keys_file(start, tmp_path):
     (tmp_path / "tiers.csv").write_text("acct,pro\n")
     daemon.signal(signal.SIGHUP)
     eventually(lambda: daemon.limit("acct") == 1000, "the new tier in force")
+
+
+KEYED = """version: 1
+tiers: {default: free, keys_file: %s}
+limits:
+  - {name: free, tier: free, rate: 10/h, on_store_failure: local}
+  - {name: pro, tier: pro, rate: 1000/h, on_store_failure: local}
+"""
+
+
+def wait_tier(daemon, limit):
+    eventually(lambda: daemon.limit("acct") == limit, f"the tier with {limit} in force")
+
+
+@pytest.mark.parametrize("replace", [write_in_place, rename_over, delete_and_create])
+def test_a_changed_keys_file_alone_is_noticed(start, tmp_path, replace):
+    keys = str(tmp_path / "tiers.csv")
+    write_in_place(keys, "acct,free\n")
+    daemon = start(KEYED % "tiers.csv")
+    with Traffic(daemon):
+        for tier, limit in (("pro", 1000), ("free", 10), ("pro", 1000)):
+            replace(keys, f"acct,{tier}\n")
+            wait_tier(daemon, limit)
+
+
+def test_a_keys_file_elsewhere_and_behind_links(start, tmp_path):
+    """Swapped as a ConfigMap is, in a folder that is not the policy's."""
+    mount = tmp_path / "mount"
+    mount.mkdir()
+
+    def publish(version, tier):
+        (mount / f"..{version}").mkdir()
+        (mount / f"..{version}" / "tiers.csv").write_text(f"acct,{tier}\n")
+        os.symlink(f"..{version}", mount / "..next")
+        os.rename(mount / "..next", mount / "..data")
+
+    publish(1, "free")
+    os.symlink("..data/tiers.csv", mount / "tiers.csv")
+    daemon = start(KEYED % (mount / "tiers.csv"))
+    assert daemon.limit("acct") == 10
+    publish(2, "pro")
+    wait_tier(daemon, 1000)
+    publish(3, "free")
+    wait_tier(daemon, 10)
+
+
+def test_a_keys_file_that_vanished_or_is_broken_changes_nothing(start, tmp_path):
+    keys = tmp_path / "tiers.csv"
+    keys.write_text("acct,pro\n")
+    daemon = start(KEYED % "tiers.csv")
+    keys.unlink()
+    daemon.wait_log("was not taken")
+    assert daemon.limit("acct") == 1000
+    keys.write_text("acct\n")
+    daemon.wait_log("was not taken", 2)
+    assert daemon.limit("acct") == 1000
+    keys.write_text("acct,free\n")
+    wait_tier(daemon, 10)
+
+
+def test_the_keys_file_of_the_next_policy_is_watched(start, tmp_path):
+    for name, tier in (("old.csv", "free"), ("new.csv", "free")):
+        (tmp_path / name).write_text(f"acct,{tier}\n")
+    daemon = start(KEYED % "old.csv")
+    rename_over(daemon.policy, KEYED % "new.csv")
+    daemon.wait_log("is in force", 2)
+    (tmp_path / "old.csv").write_text("acct,pro\n")
+    (tmp_path / "new.csv").write_text("acct,pro\n# and more\n")
+    wait_tier(daemon, 1000)
+    rename_over(daemon.policy, with_rate("77/h"))
+    eventually(lambda: daemon.limit("acct") == 77, "no keys_file")
+    rename_over(daemon.policy, KEYED % "old.csv")
+    wait_tier(daemon, 1000)
