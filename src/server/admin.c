@@ -1,4 +1,5 @@
 /* /v1/buckets and /v1/reload. */
+#include "server/audit.h"
 #include "server/inquiry.h"
 #include "server/json_answer.h"
 #include "server/problem.h"
@@ -20,12 +21,12 @@ void sl_handle_reload(struct sl_call *call, const struct sl_http_request *reques
     char why[512] = "";
     int err;
 
-    (void)request;
     if (!shared->hooks.reload) {
         sl_problem(response, 501, "This server has no policy file to load again.", NULL);
         return;
     }
     err = shared->hooks.reload(shared->hooks.ctx, why, sizeof why);
+    sl_audit(call->service, request, "reload of the policy's file, %s,", err ? "not taken" : "taken");
     if (err) {
         sl_problem(response, err == SL_EBUSY ? 409 : 422,
                    *why ? why : "The policy could not be loaded; the one in force stays.", NULL);
@@ -236,6 +237,14 @@ static void look_everywhere(struct sl_call *call, const struct sluice_request *r
     sl_inquiry_answer(inquiry, call, 0, response);
 }
 
+static void audit_reset(const struct sl_service *service, const struct sl_http_request *request,
+                        const struct sluice_request *of)
+{
+    sl_audit(service, request, "reset of the buckets of key %.*s (%.*s)%s%.*s", (int)of->key_len, of->key,
+             of->key_type ? (int)of->key_type_len : 7, of->key_type ? of->key_type : "api_key",
+             of->scope ? ", scope " : "", (int)of->scope_len, of->scope ? of->scope : "");
+}
+
 void sl_handle_buckets(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
 {
     struct sl_service *service = call->service;
@@ -254,6 +263,8 @@ void sl_handle_buckets(struct sl_call *call, const struct sl_http_request *reque
         return;
     }
     list = bucket_list_new(request->method == SL_HTTP_DELETE);
+    if (list && list->reset)
+        audit_reset(service, request, &checked);
     if (!list)
         sl_problem(response, 500, "Out of memory.", NULL);
     else if (service->lane)

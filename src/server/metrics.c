@@ -4,6 +4,8 @@
 #include "server/metrics_store.h"
 #include "server/problem.h"
 #include "server/route.h"
+
+#include "policy/override.h"
 #include "shadow/shadow.h"
 
 #include <stddef.h>
@@ -164,6 +166,10 @@ static void add_policy_info(struct sl_exposition *x, const struct sl_shared *sha
     sl_exposition_label(x, "hash", sl_policy_hash(policy));
     sl_exposition_label(x, "source", version ? "store" : "file");
     sl_exposition_int(x, 1);
+    sl_exposition_gauge(x, "sluice_overrides", "Overrides of single keys that have an effect.",
+                        sl_policy_n_active_overrides(policy));
+    sl_exposition_gauge(x, "sluice_overrides_revision", "How often the list of overrides in force has changed.",
+                        sl_policy_overrides(policy) ? sl_policy_overrides(policy)->revision : 0);
     sl_policy_unref(policy);
 }
 

@@ -97,13 +97,14 @@ static void on_pushed(void *ctx, enum sl_control outcome, const struct sl_versio
     const struct sl_policy_job *job = task->job;
 
     if (outcome == SL_CONTROL_OK) {
-        sl_log(task->plane->log, SL_LOG_INFO, "version %" PRIu64 " of the policy (%.12s) by %s was %s through %s",
-               version->number, version->hash, version->author, version->from ? "brought back" : "pushed", job->peer);
+        sl_log(task->plane->log, SL_LOG_INFO,
+               "audit: version %" PRIu64 " of the policy (%.12s) by %s was %s through %s", version->number,
+               version->hash, version->author, version->from ? "brought back" : "pushed", job->peer);
         sl_plane_hurry(task->plane);
         answer(task, json_pack("{s:o}", "version", sl_version_json(version)), version->hash);
         return;
     }
-    sl_log(task->plane->log, SL_LOG_WARNING, "a push of the policy through %s failed: %s", job->peer, why);
+    sl_log(task->plane->log, SL_LOG_WARNING, "audit: a push of the policy through %s failed: %s", job->peer, why);
     if (outcome == SL_CONTROL_CONFLICT && job->match[0])
         refuse(task, 412, why);
     else
@@ -131,7 +132,8 @@ static void push(struct task *task)
     if (task->from)
         snprintf(name, sizeof name, "version %" PRIu64, task->from);
     if (sl_source_try(task->plane->source, &task->text, name, why, sizeof why)) {
-        sl_log(task->plane->log, SL_LOG_WARNING, "a push of the policy through %s is not valid: %s", job->peer, why);
+        sl_log(task->plane->log, SL_LOG_WARNING, "audit: a push of the policy through %s is not valid: %s", job->peer,
+               why);
         refuse(task, 422, why);
         return;
     }
