@@ -5,8 +5,8 @@
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ANSWER_MAX 65536u /* of an answer's body, which nobody reads, so much is waited for */
 #define SPARE_CONNECTIONS 16L
@@ -163,11 +163,12 @@ void sl_poster_free(struct sl_poster *poster)
 
     if (!poster)
         return;
-    while (poster->open) {
-        sl_post_done *done = poster->open->done;
-        void *ctx = poster->open->ctx;
+    for (struct transfer *transfer = poster->open, *next; transfer; transfer = next) {
+        sl_post_done *done = transfer->done;
+        void *ctx = transfer->ctx;
 
-        end(poster->open);
+        next = transfer->next;
+        end(transfer);
         done(ctx, &ended);
     }
     curl_multi_cleanup(poster->multi);
@@ -288,7 +289,7 @@ static void finish_all(struct sl_poster *poster)
     while ((message = curl_multi_info_read(poster->multi, &left))) {
         struct transfer *transfer = NULL;
         struct sl_posted posted;
-        char why[SL_POST_WHY_MAX] = "";
+        char why[SL_POST_WHY_MAX];
         sl_post_done *done;
         void *ctx;
 
@@ -296,7 +297,7 @@ static void finish_all(struct sl_poster *poster)
             continue;
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&transfer);
         posted = result_of(transfer, message->data.result);
-        strncat(why, posted.why, sizeof why - 1);
+        snprintf(why, sizeof why, "%s", posted.why);
         posted.why = why;
         done = transfer->done;
         ctx = transfer->ctx;
