@@ -111,7 +111,7 @@ const struct cli_command cli_keys_set = {
     .summary = "put a key into a tier",
     .manual = "Writes the key's tier to the store, where instances whose policy has `tiers.keys_store` look it up. It "
               "counts on all of\n"
-              "them within a minute. Addresses are written as they are counted: 192.0.2.1, 2001:db8:1:2::.\n\n"
+              "them within a minute. Addresses are written as they are counted: 192.0.2.1, 2001:db8:1:2::/64.\n\n"
               "  sluice keys set acct_8812 enterprise --store redis://cache",
     .rows = rows,
     .n_rows = sizeof rows / sizeof rows[0],

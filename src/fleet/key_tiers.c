@@ -5,7 +5,6 @@
 #include "base/err.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,24 +41,19 @@ void sl_fleet_find_tiers(struct sl_fleet *fleet, bool on)
 
 /* ---- what there is to tell */
 
-static void tell(struct sl_fleet *fleet, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define LINE_SIZE (SL_NAMESPACE_MAX + 400u)
 
-static void tell(struct sl_fleet *fleet, const char *format, ...)
+static void tell(struct sl_fleet *fleet, const char *line)
 {
-    char text[SL_KEYS_TOLD_MAX + 256];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     if (fleet->config.odd)
-        fleet->config.odd(fleet->config.owner, text);
+        fleet->config.odd(fleet->config.owner, line);
 }
 
 /* The store cannot be asked, or can again. `error`: what it says; "" when all is well. */
 static void note_refusal(struct sl_fleet *fleet, const char *error)
 {
     struct sl_keys_told *told = &fleet->keys_told;
+    char line[LINE_SIZE];
     bool news;
 
     pthread_mutex_lock(&fleet->lock);
@@ -68,15 +62,18 @@ static void note_refusal(struct sl_fleet *fleet, const char *error)
         snprintf(told->refusal, sizeof told->refusal, "%s", error);
     pthread_mutex_unlock(&fleet->lock);
     if (news && error[0])
-        tell(fleet, "the tiers of keys cannot be looked up in " SL_TIERS_HASH ": %.200s; what is known of keys stays",
-             fleet->keys_ns, error);
+        snprintf(line, sizeof line,
+                 "the tiers of keys cannot be looked up in " SL_TIERS_HASH ": %.200s; what is known of keys stays",
+                 fleet->keys_ns, error);
+    if (news && error[0])
+        tell(fleet, line);
 }
 
 /* Names in a log line are printable, whatever they are in the store. The key may be a secret, and is not told. */
 static void note_unknown(struct sl_fleet *fleet, const struct sl_reply *value, uint64_t now_us)
 {
     struct sl_keys_told *told = &fleet->keys_told;
-    char name[SLUICE_NAME_MAX] = "";
+    char name[SLUICE_NAME_MAX] = "", line[LINE_SIZE];
     bool news;
 
     for (size_t i = 0; value->type == SL_REPLY_STRING && i < value->n && i + 1 < sizeof name; i++)
@@ -86,13 +83,17 @@ static void note_unknown(struct sl_fleet *fleet, const struct sl_reply *value, u
     if (news)
         told->unknown_us = now_us;
     pthread_mutex_unlock(&fleet->lock);
-    if (news && name[0])
-        tell(fleet,
-             SL_TIERS_HASH " gives a key the tier `%s`, which the policy does not name: such keys count as unknown",
-             fleet->keys_ns, name);
-    else if (news)
-        tell(fleet, SL_TIERS_HASH " gives a key something that is no name of a tier: such keys count as unknown",
-             fleet->keys_ns);
+    if (!news)
+        return;
+    if (name[0])
+        snprintf(line, sizeof line,
+                 SL_TIERS_HASH " gives a key the tier `%s`, which the policy does not name: such keys count as unknown",
+                 fleet->keys_ns, name);
+    else
+        snprintf(line, sizeof line,
+                 SL_TIERS_HASH " gives a key something that is no name of a tier: such keys count as unknown",
+                 fleet->keys_ns);
+    tell(fleet, line);
 }
 
 /* ---- answers */
