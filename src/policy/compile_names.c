@@ -2,6 +2,7 @@
 #include "policy/compiled.h"
 
 #include "base/err.h"
+#include "policy/text.h"
 
 #include <string.h>
 
@@ -152,20 +153,37 @@ static uint32_t add_key(struct sl_policy *policy, const char *key, size_t len)
     return sl_keys_add(&policy->keys, sl_hash13(policy->secrets.key, key, len), key, len);
 }
 
+/* A key that stands twice in the keys_file with different tiers: which one holds is not to be guessed. */
+static void check_again(struct sl_load *load, const struct sl_key_draft *first, const struct sl_key_draft *again)
+{
+    char quoted[SL_QUOTE_MAX];
+
+    if (again->file != load->reader.file && first->file == again->file && strcmp(first->tier, again->tier) != 0)
+        sl_diags_add(load->reader.diags, SL_DIAG_ERROR, again->file, again->line, again->column, "",
+                     "the key `%s` has another tier in line %u", sl_text_quote(again->key, again->key_len, quoted),
+                     first->line);
+}
+
 /* `keys` before `keys_file`: the first table that has the key decides. */
 static void compile_keys(struct sl_load *load)
 {
     struct sl_policy *policy = load->policy;
     const struct sl_tiers_draft *tiers = &load->draft.tiers;
+    uint32_t *firsts = sl_arena_calloc(&load->scratch, tiers->n_keys + 1, sizeof *firsts); /* by number of the key */
 
-    for (size_t i = 0; i < tiers->n_keys; i++) {
+    load->reader.nomem |= !firsts;
+    for (size_t i = 0; firsts && i < tiers->n_keys; i++) {
         const struct sl_key_draft *key = &tiers->keys[i];
-        struct sl_key_entry *entry = &policy->keys.list[add_key(policy, key->key, key->key_len)];
+        uint32_t number = add_key(policy, key->key, key->key_len);
+        struct sl_key_entry *entry = &policy->keys.list[number];
 
-        if (!entry->tier) {
-            entry->tier = sl_name_set_add(&policy->tiers, key->tier, strlen(key->tier));
-            policy->keys.n_tiered++;
+        if (entry->tier) {
+            check_again(load, &tiers->keys[firsts[number]], key);
+            continue;
         }
+        entry->tier = sl_name_set_add(&policy->tiers, key->tier, strlen(key->tier));
+        policy->keys.n_tiered++;
+        firsts[number] = (uint32_t)i;
     }
 }
 

@@ -46,6 +46,7 @@ static size_t place(const struct sl_diags *diags, const char *file, unsigned lin
 
 static void drop(struct sl_diags *diags, size_t index)
 {
+    diags->n_listed_warnings -= diags->list[index].severity == SL_DIAG_WARNING;
     fini_one(diags, &diags->list[index]);
     memmove(&diags->list[index], &diags->list[index + 1], (diags->n - index - 1) * sizeof *diags->list);
     diags->n--;
@@ -98,6 +99,10 @@ void sl_diags_add(struct sl_diags *diags, enum sl_severity severity, const char 
     size_t at;
 
     *(severity == SL_DIAG_ERROR ? &diags->n_errors : &diags->n_warnings) += 1;
+    if (!sl_diags_takes(diags, severity)) { /* a million of them must not take a minute */
+        diags->n_dropped++;
+        return;
+    }
     if (!diags->list)
         diags->list = sl_calloc(&diags->alloc, SL_DIAGS_MAX, sizeof *diags->list);
     va_start(args, format);
@@ -112,6 +117,7 @@ void sl_diags_add(struct sl_diags *diags, enum sl_severity severity, const char 
     memmove(&diags->list[at + 1], &diags->list[at], (diags->n - at) * sizeof *diags->list);
     diags->list[at] = diag;
     diags->n++;
+    diags->n_listed_warnings += severity == SL_DIAG_WARNING;
 }
 
 void sl_diag_format(const struct sl_diag *diag, char *buf, size_t size)

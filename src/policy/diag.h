@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -28,10 +29,17 @@ struct sl_diags {
     struct sl_alloc alloc;
     struct sl_diag *list; /* in order of file position */
     size_t n, n_errors, n_warnings, n_dropped;
+    size_t n_listed_warnings;
 };
 
 void sl_diags_init(struct sl_diags *diags, struct sl_alloc alloc);
 void sl_diags_fini(struct sl_diags *diags);
+
+/* Would such a finding be listed, or only counted? What takes long to say need not be said then. */
+static inline bool sl_diags_takes(const struct sl_diags *diags, enum sl_severity severity)
+{
+    return diags->n < SL_DIAGS_MAX || (severity == SL_DIAG_ERROR && diags->n_listed_warnings);
+}
 
 /* Adds a finding; never fails (out of memory only counts it). */
 void sl_diags_add(struct sl_diags *diags, enum sl_severity severity, const char *file, unsigned line, unsigned column,

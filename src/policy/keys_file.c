@@ -1,7 +1,8 @@
 /* keys_file: `key,tier` a line. Findings carry the file's own name and lines.
  *
  * A field may stand in double quotes ("" is one quote inside), as spreadsheets write them. Empty lines and lines that
- * begin with # are skipped; a key that begins with # is written in quotes. */
+ * begin with # are skipped; a key that begins with # is written in quotes. The mark that some programs put in front of
+ * UTF-8 is no part of the first key. */
 #include "policy/draft.h"
 
 #include "policy/text.h"
@@ -108,15 +109,6 @@ static bool read_line(struct parser *p, struct sl_key_draft *ret_key)
     return !p->r->nomem;
 }
 
-static size_t count_lines(const char *text, size_t len)
-{
-    size_t n = 1;
-
-    for (size_t i = 0; i < len; i++)
-        n += text[i] == '\n';
-    return n;
-}
-
 /* Takes the next line off the text, without its end. */
 static struct line next_line(const char **text, size_t *left, unsigned number)
 {
@@ -131,13 +123,41 @@ static struct line next_line(const char **text, size_t *left, unsigned number)
     return line;
 }
 
+static bool is_row(const struct line *line)
+{
+    return line->len && line->text[0] != '#';
+}
+
+/* How many there is room needed for: 64 MiB of empty lines need none. */
+static size_t count_rows(const char *text, size_t len)
+{
+    size_t n = 0;
+
+    while (len) {
+        struct line line = next_line(&text, &len, 0);
+
+        n += is_row(&line);
+    }
+    return n;
+}
+
+static size_t mark_len(const char *text, size_t len)
+{
+    return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 void sl_keys_file_parse(struct sl_reader *r, const char *text, size_t len, const char *file,
                         struct sl_tiers_draft *tiers)
 {
     struct parser p = {.r = r, .file = file};
-    struct sl_key_draft *keys = sl_read_alloc(r, tiers->n_keys + count_lines(text, len), sizeof *keys);
+    struct sl_key_draft *keys;
     unsigned number = 0;
+    size_t mark;
 
+    mark = mark_len(text, len);
+    text += mark;
+    len -= mark;
+    keys = sl_read_alloc(r, tiers->n_keys + count_rows(text, len), sizeof *keys);
     if (!keys)
         return;
     if (tiers->n_keys)
@@ -145,7 +165,7 @@ void sl_keys_file_parse(struct sl_reader *r, const char *text, size_t len, const
     tiers->keys = keys;
     while (len && !r->nomem) {
         p.line = next_line(&text, &len, ++number);
-        if (p.line.len && p.line.text[0] != '#' && read_line(&p, &tiers->keys[tiers->n_keys]))
+        if (is_row(&p.line) && read_line(&p, &tiers->keys[tiers->n_keys]))
             tiers->n_keys++;
     }
 }

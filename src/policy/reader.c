@@ -65,9 +65,14 @@ static bool unknown_field(struct sl_reader *r, const struct sl_node *key, const 
                           struct sl_given *given)
 {
     struct sl_names names = {.at = field_name, .ctx = fields->list, .n = fields->n};
-    const char *near = sl_text_suggest(key->text, key->len, names.at, names.ctx, names.n);
     char hint[SL_HINT_MAX];
+    const char *near;
 
+    if (!sl_diags_takes(r->diags, SL_DIAG_ERROR)) { /* nothing would be said of them, nor of what is missing */
+        given->meant = UINT32_MAX;
+        return sl_read_error(r, key, "unknown field");
+    }
+    near = sl_text_suggest(key->text, key->len, names.at, names.ctx, names.n);
     for (unsigned i = 0; i < fields->n; i++)
         if (!near || near == fields->list[i].name)
             given->meant |= UINT32_C(1) << i;

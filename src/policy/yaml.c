@@ -144,6 +144,10 @@ static int check_duplicates(struct builder *b, const struct sl_node *map)
             first = i;
             continue;
         }
+        if (!sl_diags_takes(b->diags, SL_DIAG_ERROR)) {
+            sl_diags_add(b->diags, SL_DIAG_ERROR, b->file, y->line, y->column, "", "duplicate key");
+            continue;
+        }
         base = sl_path_field(&path, y->text, y->len);
         sl_diags_add(b->diags, SL_DIAG_ERROR, b->file, y->line, y->column, path.text,
                      "duplicate key `%s`; it stands first in line %u", sl_text_quote(y->text, y->len, quoted), x->line);
