@@ -5,8 +5,9 @@
  * percentile, so that neither a steady share, however high, nor one that swings, nor one that drifts over hours is a
  * change. Seconds with few decisions are neither judged nor remembered: in the morning yesterday's evening is usual.
  *
- *   risen, fallen   the share has left its usual range, by more than SL_RATIO_MARGIN and than chance explains. A fall only
- *                   counts while traffic goes on: when a flood ends, its rejections end with it.
+ *   risen, fallen   the share has left its usual range, by more than SL_RATIO_MARGIN and than chance explains, for
+ *                   SL_RATIO_STEADY feeds: a few large keys near their limit are rejected in clumps. A fall only counts while
+ *                   traffic goes on: when a flood ends, its rejections end with it.
  *   all             nearly everything, and what used to be the rest has all but stopped: more of the one beside as much of
  *                   the other as ever is not it. Judged by the last three seconds.
  *   none            nearly nothing, while traffic goes on.
@@ -31,6 +32,7 @@
 
 #define SL_RATIO_WINDOW_S 10u
 #define SL_RATIO_SUDDEN_S 3u
+#define SL_RATIO_STEADY 20u
 #define SL_RATIO_SAMPLE_US UINT64_C(10000000)
 #define SL_RATIO_SAMPLES 360u
 #define SL_RATIO_STUBBORN 90u
@@ -75,8 +77,9 @@ struct sl_ratio {
     unsigned mature; /* samples before risen, fallen, all and none are judged */
     double all_at;
     struct sl_ratio_state seen;
-    unsigned trouble; /* enum sl_ratio_trouble */
-    unsigned calm;    /* feeds, judged, without anything seen, in a row */
+    unsigned trouble;          /* enum sl_ratio_trouble */
+    unsigned n_above, n_below; /* feeds, in a row, at which the share was beyond its usual range */
+    unsigned calm;             /* feeds, judged, without anything seen, in a row */
     /* the last readings, a ring */
     struct sl_ratio_reading readings[SL_RATIO_WINDOW_S + 1];
     unsigned n_readings, newest;
