@@ -1,0 +1,124 @@
+#include "cli/admin.h"
+
+#include "cli/http_client.h"
+#include "observe/show.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+void admin_path_begin(struct admin_path *path, const char *text)
+{
+    path->failed = false;
+    snprintf(path->text, sizeof path->text, "%s", text);
+}
+
+void admin_path_add(struct admin_path *path, const char *name, const char *value)
+{
+    char encoded[ADMIN_PATH_MAX];
+    size_t used = strlen(path->text);
+    int n;
+
+    if (!value)
+        return;
+    if (http_escape(value, encoded, sizeof encoded)) {
+        path->failed = true;
+        return;
+    }
+    n = snprintf(path->text + used, sizeof path->text - used, "%c%s=%s", strchr(path->text, '?') ? '&' : '?', name,
+                 encoded);
+    path->failed |= n < 0 || (size_t)n >= sizeof path->text - used;
+}
+
+void admin_path_add_number(struct admin_path *path, const char *name, uint64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    admin_path_add(path, name, text);
+}
+
+json_t *admin_ask(const struct cli_connect *connect, const char *method, const struct admin_path *path,
+                  long *ret_status, char *why, size_t why_size)
+{
+    struct http_request http = {.server = connect->admin,
+                                .method = method,
+                                .path = path->text,
+                                .token = connect->token,
+                                .ca_file = connect->ca_file,
+                                .timeout_ms = connect->timeout_us / 1000};
+
+    if (path->failed) {
+        *ret_status = 400;
+        snprintf(why, why_size, "the request is too long");
+        return NULL;
+    }
+    return http_call_json(&http, ret_status, why, why_size);
+}
+
+enum cli_status admin_failure(long status)
+{
+    return status == 400 || status == 409 ? CLI_USAGE : CLI_UNREACHABLE;
+}
+
+const char *admin_shown(const json_t *value, char buf[static ADMIN_TEXT_MAX])
+{
+    size_t len = json_string_length(value), kept = (ADMIN_TEXT_MAX - 4) / 3;
+
+    buf[0] = '\0';
+    if (json_is_string(value))
+        sl_show(buf, json_string_value(value), len, len < kept ? len : kept);
+    return buf;
+}
+
+const char *admin_text(const json_t *object, const char *name, char buf[static ADMIN_TEXT_MAX])
+{
+    return admin_shown(json_object_get(object, name), buf);
+}
+
+long long admin_number(const json_t *object, const char *name)
+{
+    return json_integer_value(json_object_get(object, name));
+}
+
+int64_t admin_time(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    struct tm tm = {0};
+    unsigned ms = 0;
+    const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
+
+    if (!rest)
+        return 0;
+    if (*rest == '.')
+        sscanf(rest, ".%3u", &ms);
+    return (int64_t)timegm(&tm) * 1000 + ms;
+}
+
+static struct tm local(int64_t unix_ms)
+{
+    time_t seconds = (time_t)(unix_ms / 1000);
+    struct tm tm = {0};
+
+    localtime_r(&seconds, &tm);
+    return tm;
+}
+
+const char *admin_clock(int64_t unix_ms, int64_t now_ms, char buf[static ADMIN_CLOCK_MAX])
+{
+    struct tm then = local(unix_ms), now = local(now_ms);
+    bool today = then.tm_year == now.tm_year && then.tm_yday == now.tm_yday;
+    size_t used = strftime(buf, ADMIN_CLOCK_MAX, today ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &then);
+
+    snprintf(buf + used, ADMIN_CLOCK_MAX - used, ".%03d", (int)(unix_ms % 1000));
+    return buf;
+}
+
+int64_t admin_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}

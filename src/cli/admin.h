@@ -1,0 +1,50 @@
+/* Asking a daemon's admin listener, and telling what it says: shared by what looks at traffic. */
+#ifndef SL_CLI_ADMIN_H
+#define SL_CLI_ADMIN_H
+
+#include "cli/cli.h"
+#include "cli/connect.h"
+
+#include <stdint.h>
+
+struct json_t;
+
+#define ADMIN_PATH_MAX 8192u
+
+/* A path with a query, put together: "/v1/top?n=20". */
+struct admin_path {
+    char text[ADMIN_PATH_MAX];
+    bool failed; /* something did not fit */
+};
+
+void admin_path_begin(struct admin_path *path, const char *text);
+/* Adds "name=value", encoded; a value of NULL adds nothing. */
+void admin_path_add(struct admin_path *path, const char *name, const char *value);
+void admin_path_add_number(struct admin_path *path, const char *name, uint64_t value);
+
+/* Asks. Returns the answer, or NULL with the sentence in `why` and *ret_status: the answer's, or 0 when none came. */
+struct json_t *admin_ask(const struct cli_connect *connect, const char *method, const struct admin_path *path,
+                         long *ret_status, char *why, size_t why_size);
+
+/* The exit status of a failed question. */
+enum cli_status admin_failure(long status);
+
+/* A member that is a string, made fit for a terminal whoever sent it; "" when it is none. */
+#define ADMIN_TEXT_MAX 2048u
+const char *admin_shown(const struct json_t *value, char buf[static ADMIN_TEXT_MAX]); /* the same of a value */
+const char *admin_text(const struct json_t *object, const char *name, char buf[static ADMIN_TEXT_MAX]);
+
+/* A member that is a whole number; 0 when it is none. */
+long long admin_number(const struct json_t *object, const char *name);
+
+/* "2026-01-31T12:03:04.120Z", to Unix milliseconds; 0 when it is none. */
+int64_t admin_time(const struct json_t *object, const char *name);
+
+/* Local time: "12:03:04.120", with the date before it when that is another day than now's. */
+#define ADMIN_CLOCK_MAX 64u
+const char *admin_clock(int64_t unix_ms, int64_t now_ms, char buf[static ADMIN_CLOCK_MAX]);
+
+/* Now, as the daemon's answers count it: Unix milliseconds. */
+int64_t admin_now_ms(void);
+
+#endif
