@@ -74,7 +74,7 @@ static const char *take_until(const json_t *value, struct sl_override *o)
     const char *text, *wrong = take_text(value, &text);
 
     if (!wrong && sl_instant_parse(text, strlen(text), &o->until_us, &wrong) == 0)
-        wrong = o->until_us ? NULL : "is before there were computers";
+        wrong = o->until_us ? NULL : "must lie after 1970";
     return wrong;
 }
 

@@ -89,13 +89,21 @@ static bool refuse_override(struct sl_http_response *response, const char *wrong
     return refuse(response, 400, detail, field);
 }
 
-/* The caller where nobody is named. */
+/* Of a caller, without the token that it showed. */
+static size_t address_len(const char *caller)
+{
+    const char *end = strstr(caller, " with");
+
+    return end ? (size_t)(end - caller) : strlen(caller);
+}
+
+/* The caller's address where nobody is named. */
 static void set_author(struct sl_override_job *job)
 {
     if (job->override.author)
         snprintf(job->author, sizeof job->author, "%s", job->override.author);
     else
-        snprintf(job->author, sizeof job->author, "admin at %s", job->caller);
+        snprintf(job->author, sizeof job->author, "admin at %.*s", (int)address_len(job->caller), job->caller);
     job->override.author = job->author;
     snprintf(job->comment, sizeof job->comment, "%s", job->override.comment);
 }
