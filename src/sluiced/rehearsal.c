@@ -43,14 +43,16 @@ void sl_rehearsal_totals(void *ctx, struct sl_shadow_totals *ret_totals)
 
 /* ---- what runs */
 
-/* The policy that decides, with what lies over it, for as long as the reference is held. */
+/* A reference to the policy that decides. What lies over it now lies over the candidate too; that changes with the policy
+ * also when an override ends, and the list of them stays. */
 static struct sl_policy *live_policy(struct sl_rehearsal *rehearsal)
 {
     struct sl_policy *live = sl_limiter_policy(rehearsal->set.limiter);
-    struct sl_overrides *overrides = sl_policy_overrides(live);
 
-    if (overrides != rehearsal->overrides && !sl_shadow_lay(rehearsal->shadow, overrides))
-        rehearsal->overrides = overrides; /* the shadow has the reference */
+    if (live == rehearsal->laid || sl_shadow_lay(rehearsal->shadow, sl_policy_overrides(live)))
+        return live;
+    sl_policy_unref(rehearsal->laid); /* held so that another one can never be taken for it */
+    rehearsal->laid = sl_policy_ref(live);
     return live;
 }
 
@@ -362,6 +364,8 @@ void sl_rehearsal_stop(struct sl_rehearsal *rehearsal)
 {
     sl_follow_free(rehearsal->follow);
     rehearsal->follow = NULL;
+    sl_policy_unref(rehearsal->laid);
+    rehearsal->laid = NULL;
     sl_shadow_free(rehearsal->shadow);
     rehearsal->shadow = NULL;
     sl_dry_free(rehearsal->dry);

@@ -53,7 +53,7 @@ struct sl_rehearsal {
     struct sl_pointer against; /* the policy in force when it was started; no hash: not known here */
     char live[SL_HASH_HEX + 1];
     bool live_changed;
-    struct sl_overrides *overrides;  /* as last laid: the shadow's reference */
+    struct sl_policy *laid;          /* the one whose overrides were last laid over the candidate */
     uint64_t since_us, dry_since_us; /* Unix time */
     /* The store's part. */
     char ns[SL_NAMESPACE_MAX + 1];
