@@ -100,8 +100,9 @@ def test_gone_and_come_back(start, cut):
     assert load.versions == [0, 1]
 
 
-def test_a_configmap_and_its_keys_file_swap_as_one(start, tmp_path):
-    """Kubernetes puts a new folder in place by one rename and removes the old one: policy and keys_file are of the same folder, always."""
+def test_b91_b94_a_configmap_and_its_keys_file_swap_as_one(start, tmp_path):
+    """Kubernetes puts a new folder in place by one rename and removes the old one: policy and keys_file are of the same folder, always. The same file stands
+    there three times, as itself, through ..data and in its dated folder: it is one policy."""
     mount = tmp_path / "mount"
     mount.mkdir()
     tiers = ("tiers: {keys_file: keys.csv}\n")
@@ -125,6 +126,7 @@ def test_a_configmap_and_its_keys_file_swap_as_one(start, tmp_path):
             load.wait_version(version)
             assert daemon.check("member")[1]["policy"] == f"tier-{version}"
     assert load.versions == [0, 1, 2, 3]
+    assert failures(daemon) == 0 and "level=error" not in daemon.log
 
 
 def test_the_folder_is_replaced(start, tmp_path):
