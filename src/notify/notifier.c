@@ -132,13 +132,35 @@ static bool start_claim(struct sl_notifier *notifier, struct sl_message *message
     return true;
 }
 
+/* Will an outbox have room when the claims under way have been won? */
+static bool has_room(const struct sl_notifier *notifier)
+{
+    for (unsigned i = 0; i < notifier->config.n_urls; i++)
+        if (notifier->webhooks[i].box.n + notifier->claims < SL_OUTBOX_MAX)
+            return true;
+    return false;
+}
+
+/* Nobody can be told: then nobody is kept from telling later, neither here nor elsewhere. */
+static void give_back(struct sl_notifier *notifier, struct sl_message *message)
+{
+    sl_recent_set(notifier->recent, message->fp, sl_notifier_now_us(notifier) + SL_NOTIFIER_AGAIN_US);
+    for (unsigned i = 0; i < notifier->config.n_urls; i++)
+        sl_notice_count(&notifier->counts, message->kind, SL_NOTICE_DROPPED);
+    atomic_fetch_sub(&notifier->counts.queued, 1);
+    sl_message_unref(message);
+}
+
 static void take_all(struct sl_notifier *notifier)
 {
     struct sl_message *message;
 
-    while (notifier->claims < SL_NOTIFIER_CLAIMS && (message = take(notifier)))
-        if (!start_claim(notifier, message))
+    while (notifier->claims < SL_NOTIFIER_CLAIMS && (message = take(notifier))) {
+        if (message->window_us && !has_room(notifier))
+            give_back(notifier, message);
+        else if (!start_claim(notifier, message))
             go_on(notifier, message);
+    }
     sl_notifier_pump(notifier);
 }
 
@@ -306,7 +328,7 @@ int sl_notifier_new(const struct sl_notifier_config *config, struct sl_notifier 
         return SL_ENOMEM;
     notifier->config = *config;
     notifier->alloc = alloc;
-    notifier->clock = sl_clock_system();
+    notifier->clock = config->clock ? *config->clock : sl_clock_system();
     pthread_mutex_init(&notifier->lock, NULL);
     err = getrandom(&notifier->random, sizeof notifier->random, 0) == sizeof notifier->random ? 0 : SL_EIO;
     if (!err)

@@ -20,7 +20,8 @@
 #define SL_NOTIFIER_QUEUE 1024u /* messages that nobody has looked at */
 #define SL_NOTIFIER_CLAIMS 256u /* asked of the store at once */
 #define SL_NOTIFIER_WEBHOOKS_MAX 16u
-#define SL_WEBHOOK_SECRET_MIN 16u /* bytes */
+#define SL_NOTIFIER_AGAIN_US UINT64_C(60000000) /* a bucket for which no outbox had room may be told of after this */
+#define SL_WEBHOOK_SECRET_MIN 16u               /* bytes */
 #define SL_WEBHOOK_SECRET_MAX 512u
 
 struct sl_notifier;
@@ -37,6 +38,7 @@ struct sl_notifier_config {  /* borrowed, with all that is pointed to, for the n
     /* A line for the log. On the notifier's thread. NULL: silent. */
     void (*say)(void *owner, bool bad, const char *line);
     void *owner;
+    const struct sl_clock *clock; /* NULL: the system's */
 };
 
 /* Starts the thread. Returns 0, or SL_EINVALID, SL_EIO or SL_ENOMEM with a sentence. */

@@ -48,15 +48,47 @@ static void on_say(void *owner, bool bad, const char *line)
     snprintf(hook->said + used, sizeof hook->said - used, "%s\n", line);
 }
 
+/* A clock that stands until a test moves it. */
+static atomic_uint_fast64_t now_us;
+
+static uint64_t read_clock(void *ctx)
+{
+    (void)ctx;
+    return atomic_load(&now_us);
+}
+
 static struct sl_notifier *open_notifier(struct hook *hook, const char *const *url)
 {
-    struct sl_notifier_config config = {
-        .urls = url, .n_urls = 1, .secret = "sixteen bytes!!!", .ns = "test", .say = on_say, .owner = hook};
+    static const struct sl_clock clock = {.wall_us = read_clock, .mono_us = read_clock};
+    struct sl_notifier_config config = {.urls = url,
+                                        .n_urls = 1,
+                                        .secret = "sixteen bytes!!!",
+                                        .ns = "test",
+                                        .say = on_say,
+                                        .owner = hook,
+                                        .clock = &clock};
     struct sl_notifier *notifier;
     char why[200];
 
     assert_int_equal(sl_notifier_new(&config, &notifier, why, sizeof why), 0);
     return notifier;
+}
+
+static struct sl_hash128 bucket(uint64_t i)
+{
+    return (struct sl_hash128){.a = i * UINT64_C(0x9E3779B97F4A7C15), .b = i};
+}
+
+static void put_warning(struct sl_notifier *notifier, struct sl_hash128 fp)
+{
+    struct sl_message *message = sl_message_test(&source, 0);
+
+    if (message) {
+        message->kind = SL_NOTICE_LIMIT_WARNING;
+        message->fp = fp;
+        message->window_us = SL_WARNING_WINDOW_US;
+    }
+    sl_notifier_put(notifier, message, SL_NOTICE_LIMIT_WARNING);
 }
 
 struct putter {
@@ -71,18 +103,9 @@ static void *put_many(void *ctx)
     struct putter *putter = ctx;
 
     for (uint64_t i = 0; i < EACH; i++) {
-        struct sl_hash128 fp = {.a = i * UINT64_C(0x9E3779B97F4A7C15), .b = i};
-        struct sl_message *message;
-
-        if (!sl_notifier_wants(putter->notifier, fp, SL_WARNING_WINDOW_US))
+        if (!sl_notifier_wants(putter->notifier, bucket(i), SL_WARNING_WINDOW_US))
             continue;
-        message = sl_message_test(&source, 0);
-        if (message) {
-            message->kind = SL_NOTICE_LIMIT_WARNING;
-            message->fp = fp;
-            message->window_us = SL_WARNING_WINDOW_US;
-        }
-        sl_notifier_put(putter->notifier, message, SL_NOTICE_LIMIT_WARNING);
+        put_warning(putter->notifier, bucket(i));
         putter->put++;
     }
     return NULL;
@@ -124,6 +147,35 @@ static void what_is_put_is_kept_or_dropped_and_counted(void **state)
     close(hook.fd);
 }
 
+/* A window that was used up by a notification nobody got would be an hour of silence. */
+static void what_found_no_room_may_be_told_later(void **state)
+{
+    struct hook hook;
+    const char *url = hook.url;
+    struct sl_notifier *notifier;
+    struct sl_notice_counts *counts;
+
+    (void)state;
+    atomic_store(&now_us, UINT64_C(1000000000));
+    listen_silently(&hook);
+    notifier = open_notifier(&hook, &url);
+    counts = sl_notifier_counts(notifier);
+    for (uint64_t i = 0; i <= OUTBOX; i++) {
+        assert_true(sl_notifier_wants(notifier, bucket(i), SL_WARNING_WINDOW_US));
+        put_warning(notifier, bucket(i));
+    }
+    while (dropped(counts) == 0) /* the last one */
+        usleep(1000);
+    assert_false(sl_notifier_wants(notifier, bucket(OUTBOX), SL_WARNING_WINDOW_US));
+    atomic_fetch_add(&now_us, SL_NOTIFIER_AGAIN_US);
+    assert_true(sl_notifier_wants(notifier, bucket(OUTBOX), SL_WARNING_WINDOW_US));
+    assert_false(sl_notifier_wants(notifier, bucket(0), SL_WARNING_WINDOW_US));
+    atomic_fetch_add(&now_us, SL_WARNING_WINDOW_US);
+    assert_true(sl_notifier_wants(notifier, bucket(0), SL_WARNING_WINDOW_US));
+    sl_notifier_free(notifier, 0);
+    close(hook.fd);
+}
+
 static void one_that_has_nothing_to_do_ends_at_once(void **state)
 {
     struct hook hook;
@@ -155,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_put_is_kept_or_dropped_and_counted),
+        cmocka_unit_test(what_found_no_room_may_be_told_later),
         cmocka_unit_test(one_that_has_nothing_to_do_ends_at_once),
         cmocka_unit_test(a_message_without_memory_is_a_drop),
     };
