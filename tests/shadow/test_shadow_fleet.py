@@ -40,7 +40,7 @@ def test_one_candidate_for_all_and_exact_sums(two, redis):
     assert tuple(map(sum, zip(*map(counts, parts)))) == (6, 6, 4, 0)
     assert [p["decisions"] for p in parts] == [8, 8]
     # Under names of its own; the live ones have what they would have had.
-    names = redis.keys()
+    names = [k.decode() for k in redis.keys()]
     buckets = [n for n in names if "{fleet}" not in n and "{keys}" not in n]
     assert sum(n.startswith("sluice.shadow:") for n in buckets) == 1 and sum(n.startswith("sluice:") for n in buckets) == 1, names
     assert all(n.startswith(("sluice:", "sluice.shadow:")) for n in names)
