@@ -1,13 +1,22 @@
 """What webhooks are told, from outside: payload and signature, retries, receivers that misbehave, and that no decision waits for one."""
+import os
 import re
 import subprocess
 import time
 
+import yaml
 from conftest import DIRECT
-from fleet import make_certificate, outside, until
+from fleet import TOP, make_certificate, outside, until
 from receiver import SECRET
 
 TEN = "version: 1\nlimits: [{name: ten, rate: 10/h, warn_at: 80%}]\n"
+
+
+def described(name):
+    """(required, all) members of a body, as docs/openapi.yaml has them."""
+    with open(os.path.join(TOP, "docs/openapi.yaml"), encoding="utf-8") as f:
+        schema = yaml.safe_load(f)["components"]["schemas"][name]
+    return set(schema["required"]), set(schema["properties"])
 
 
 def spend(daemon, n, key="k", **more):
@@ -30,6 +39,7 @@ def test_a_bucket_past_its_mark_is_told_of_once(start, receive):
     assert [v["warning"] for v in verdicts] == [False] * 7 + [True] * 2
     (first,) = receiver.wait(1)
     body = first.body
+    assert described("LimitWarning") == (set(body), set(body))
     assert re.fullmatch(r"ntf_[0-9a-f]{32}", body["id"])
     assert body["event"] == "limit_warning"
     assert body["policy"] == "ten" and body["bucket"] == {"key": "acct_8812", "keyType": "api_key"}
@@ -198,6 +208,7 @@ def test_the_command_line_tries_a_webhook(receive, secret_file):
     said = sluice(receiver.url, *secret, status=0)
     (delivery,) = receiver.deliveries
     assert f"127.0.0.1:{receiver.port} took {delivery.body['id']} with status 204" in said
+    assert described("TestNotification") == (set(delivery.body), set(delivery.body))
     assert delivery.body["event"] == delivery.headers["sluice-event"] == "test"
     assert delivery.signed_at is not None and delivery.headers["sluice-delivery"] == delivery.body["id"]
     assert "answered with status 403" in sluice(receiver.url, *secret, status=1)

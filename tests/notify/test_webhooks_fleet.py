@@ -3,7 +3,7 @@ import json
 import threading
 
 from fleet import until, wait_count
-from test_webhooks import spend, told, wait_told
+from test_webhooks import described, spend, told, wait_told
 
 SHARED = """\
 version: 1
@@ -100,6 +100,7 @@ def test_an_alarm_is_told_of_when_it_begins_and_ends(start, fleet, receive):
     daemon = start(SHARED, receiver, store=redis.url).wait_shared()
     redis.kill()
     begun = next(d.body for d in receiver.wait(1, "alarm") if d.body["event"] == "alarm")
+    assert described("AlarmNews") == (set(begun), set(begun))
     assert begun["alarm"] == "store_unavailable" or begun["alarm"] == "breaker_open"
     assert begun["state"] == "raised" and begun["since"] == begun["time"]
     assert begun["runbook"] == f"docs/runbook.md#{begun['alarm']}" and begun["sentence"]
