@@ -5,6 +5,7 @@
 #include "policy/file.h"
 #include "sluiced/gently.h"
 #include "sluiced/keep.h"
+#include "sluiced/watch.h"
 #include "store/url.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define RETIRE_MS 100
+#define READ_TRIES 3
 
 #define NO_LOG 0u
 #define LOG_WARNINGS 1u /* of a good file */
@@ -143,6 +145,48 @@ static int read_text(const struct sl_source *source, const struct sl_policy_opti
     return err == SL_EIO ? SL_EPOLICY : err;
 }
 
+static void drop_reading(struct reading *reading)
+{
+    struct sl_alloc alloc = sl_alloc_system();
+
+    sl_policy_unref(reading->policy);
+    sl_free(&alloc, reading->text);
+    *reading = (struct reading){.policy = NULL};
+}
+
+static int compile_file(const struct sl_source *source, const struct sl_policy_options *options,
+                        struct reading *ret_reading, struct sl_diags *diags)
+{
+    int err;
+
+    *ret_reading = (struct reading){.policy = NULL};
+    err = read_text(source, options, ret_reading, diags);
+    if (!err)
+        err = sl_policy_parse(ret_reading->text, ret_reading->len, source->config.path, options, &ret_reading->policy,
+                              diags);
+    return err;
+}
+
+/* Once more when the file is another one by now: its keys_file may have been read from the folder of that one. A file that
+ * changes faster than this is told of by the watch when it is still. */
+static int compile_still(const struct sl_source *source, const struct sl_policy_options *options,
+                         struct reading *ret_reading, struct sl_diags *diags)
+{
+    struct sl_file_mark before = sl_file_mark(source->config.path), now;
+    int err = compile_file(source, options, ret_reading, diags);
+
+    for (int tries = 1; tries < READ_TRIES; tries++) {
+        now = sl_file_mark(source->config.path);
+        if (sl_file_mark_same(&before, &now))
+            break;
+        before = now;
+        drop_reading(ret_reading);
+        sl_diags_fini(diags);
+        err = compile_file(source, options, ret_reading, diags);
+    }
+    return err;
+}
+
 /* Compiles the file. On failure nothing is left in *ret_reading. `logged`: LOG_... bits. */
 static int load(struct sl_source *source, unsigned logged, struct reading *ret_reading, char *why, size_t why_size)
 {
@@ -150,18 +194,13 @@ static int load(struct sl_source *source, unsigned logged, struct reading *ret_r
     struct sl_diags diags;
     int err;
 
-    *ret_reading = (struct reading){.policy = NULL};
     sl_diags_init(&diags, options.alloc);
-    err = read_text(source, &options, ret_reading, &diags);
-    if (!err)
-        err = sl_policy_parse(ret_reading->text, ret_reading->len, source->config.path, &options, &ret_reading->policy,
-                              &diags);
+    err = compile_still(source, &options, ret_reading, &diags);
     if (logged & (err ? LOG_ERRORS : LOG_WARNINGS))
         log_findings(source->config.log, &diags);
     if (err) {
         summarize(&diags, why, why_size);
-        sl_free(&options.alloc, ret_reading->text);
-        ret_reading->text = NULL;
+        drop_reading(ret_reading);
     }
     sl_diags_fini(&diags);
     return err;

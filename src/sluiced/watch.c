@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct sl_file_mark mark_of(const char *path)
+struct sl_file_mark sl_file_mark(const char *path)
 {
     struct stat st;
 
@@ -20,7 +20,7 @@ static struct sl_file_mark mark_of(const char *path)
     };
 }
 
-static bool same_mark(const struct sl_file_mark *a, const struct sl_file_mark *b)
+bool sl_file_mark_same(const struct sl_file_mark *a, const struct sl_file_mark *b)
 {
     return a->device == b->device && a->inode == b->inode && a->size == b->size && a->modified_ns == b->modified_ns &&
            a->changed_ns == b->changed_ns;
@@ -78,7 +78,7 @@ static int point_at(struct sl_watched *watched, const char *path, bool told)
     watched->told = watched->seen = (struct sl_file_mark){0};
     if (!watched->path)
         return path[0] ? SL_ENOMEM : 0;
-    watched->seen = mark_of(path);
+    watched->seen = sl_file_mark(path);
     if (told)
         watched->told = watched->seen;
     watch_folder(watched);
@@ -91,10 +91,10 @@ static bool look_at(struct sl_watched *watched, bool *still)
     struct sl_file_mark now = {0};
 
     if (watched->path)
-        now = mark_of(watched->path);
-    *still = *still && same_mark(&now, &watched->seen);
+        now = sl_file_mark(watched->path);
+    *still = *still && sl_file_mark_same(&now, &watched->seen);
     watched->seen = now;
-    return same_mark(&now, &watched->told);
+    return sl_file_mark_same(&now, &watched->told);
 }
 
 /* ---- both */

@@ -24,6 +24,10 @@ struct sl_file_mark {
     uint64_t device, inode, size, modified_ns, changed_ns;
 };
 
+/* What the path leads to now, and whether that is the same. */
+struct sl_file_mark sl_file_mark(const char *path);
+bool sl_file_mark_same(const struct sl_file_mark *a, const struct sl_file_mark *b);
+
 /* One of the two files. */
 struct sl_watched {
     uv_fs_event_t event;
