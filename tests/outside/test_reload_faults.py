@@ -129,6 +129,45 @@ def test_b91_b94_a_configmap_and_its_keys_file_swap_as_one(start, tmp_path):
     assert failures(daemon) == 0 and "level=error" not in daemon.log
 
 
+def test_no_policy_meets_the_keys_file_of_another(start, tmp_path):
+    """Folder after folder is put in place while the daemon reads: a key's tier is always one that the policy in force knows."""
+    mount = tmp_path / "mount"
+    mount.mkdir()
+
+    def publish(version):
+        folder = mount / f"..{version}"
+        folder.mkdir()
+        (folder / "policy.yaml").write_text("version: 1\ndefaults: {on_store_failure: local}\ntiers: {keys_file: keys.csv}\nlimits:\n"
+                                            f"  - {{name: tier-{version}, tier: t{version}, rate: 1000/s}}\n")
+        (folder / "keys.csv").write_text("".join(f"other{i},t{version}\n" for i in range(20000)) + f"member,t{version}\n")
+        (mount / "..data_tmp").symlink_to(folder.name)
+        os.rename(mount / "..data_tmp", mount / "..data")
+        if version:
+            shutil.rmtree(mount / f"..{version - 1}")
+
+    publish(0)
+    for name in ("policy.yaml", "keys.csv"):
+        (mount / name).symlink_to("..data/" + name)
+    daemon = start(str(mount / "policy.yaml"))
+    found, stopping = [], threading.Event()
+
+    def ask():
+        while not stopping.is_set():
+            found.append(daemon.check("member")[1]["policy"])
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        for version in range(1, 61):
+            publish(version)
+            daemon.signal(signal.SIGHUP)
+        eventually(lambda: daemon.check("member")[1]["policy"] == "tier-60", "the last version in force")
+    finally:
+        stopping.set()
+        thread.join()
+    assert all(name.startswith("tier-") for name in found), sorted(set(found))
+
+
 def test_the_folder_is_replaced(start, tmp_path):
     """As deployments do it that rename a whole folder: what was watched is elsewhere now, and the path counts."""
     here, aside, coming = tmp_path / "etc", tmp_path / "etc.old", tmp_path / "etc.new"
