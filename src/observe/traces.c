@@ -16,6 +16,7 @@ struct trace {
     char glob[SL_TRACE_GLOB_MAX];
     size_t glob_len;
     bool any_scope, log;
+    bool ended; /* by who armed it: it is there only for what the log has still to be given */
     enum sl_trace_phase phase;
     unsigned count, recorded, logged;
     uint64_t until_us, read_us; /* when it ends; when it was last asked for */
@@ -126,7 +127,7 @@ static void sweep(struct sl_traces *traces, uint64_t now_us)
             continue;
         if (trace->phase == SL_TRACE_ARMED && (now_us >= trace->until_us || (!trace->log && is_left(trace, now_us))))
             end(traces, trace, SL_TRACE_EXPIRED, now_us);
-        if (trace->phase != SL_TRACE_ARMED && all_logged && is_left(trace, now_us))
+        if (trace->phase != SL_TRACE_ARMED && all_logged && (trace->ended || is_left(trace, now_us)))
             drop(traces, trace);
     }
 }
@@ -134,7 +135,7 @@ static void sweep(struct sl_traces *traces, uint64_t now_us)
 static struct trace *find(struct sl_traces *traces, uint64_t id)
 {
     for (unsigned i = 0; id && i < SL_TRACES_MAX; i++)
-        if (traces->list[i].id == id)
+        if (traces->list[i].id == id && !traces->list[i].ended)
             return &traces->list[i];
     return NULL;
 }
@@ -314,8 +315,13 @@ int sl_traces_disarm(struct sl_traces *traces, uint64_t id)
 
     pthread_mutex_lock(&traces->lock);
     trace = find(traces, id);
-    if (trace)
+    if (trace && trace->logged < trace->recorded && trace->log) {
+        if (trace->phase == SL_TRACE_ARMED)
+            end(traces, trace, SL_TRACE_EXPIRED, 0);
+        trace->ended = true;
+    } else if (trace) {
         drop(traces, trace);
+    }
     pthread_mutex_unlock(&traces->lock);
     return trace ? 0 : SL_ENOTFOUND;
 }
@@ -327,7 +333,7 @@ unsigned sl_traces_list(struct sl_traces *traces, uint64_t now_us, struct sl_tra
     pthread_mutex_lock(&traces->lock);
     sweep(traces, now_us);
     for (unsigned i = 0; i < SL_TRACES_MAX; i++)
-        if (traces->list[i].id)
+        if (traces->list[i].id && !traces->list[i].ended)
             state_of(&traces->list[i], now_us, &ret_list[n++]);
     pthread_mutex_unlock(&traces->lock);
     return n;

@@ -88,7 +88,7 @@ void sl_traces_record(struct sl_traces *traces, const struct sluice_request *req
 int sl_traces_read(struct sl_traces *traces, uint64_t id, uint64_t after, struct sl_traced *ret_list, unsigned max,
                    uint64_t now_us, struct sl_trace_state *ret_state);
 
-/* Returns 0 or SL_ENOTFOUND. */
+/* Ends it for good. Returns 0 or SL_ENOTFOUND. What it has for the log is still given out. */
 int sl_traces_disarm(struct sl_traces *traces, uint64_t id);
 
 /* All that there are; room for SL_TRACES_MAX. */
