@@ -22,11 +22,17 @@ struct sl_notice_counts *sl_notifier_counts(struct sl_notifier *notifier)
 
 /* ---- the queue */
 
+/* How many messages there may be in the queue for one of this kind to be let in. */
+static unsigned room_for(enum sl_notice_kind kind)
+{
+    return kind == SL_NOTICE_LIMIT_WARNING ? SL_NOTIFIER_QUEUE - SL_NOTIFIER_RESERVED : SL_NOTIFIER_QUEUE;
+}
+
 bool sl_notifier_wants(struct sl_notifier *notifier, struct sl_hash128 fp, uint64_t window_us)
 {
     uint64_t now_us = sl_notifier_now_us(notifier);
 
-    if (atomic_load_explicit(&notifier->n, memory_order_relaxed) == SL_NOTIFIER_QUEUE) {
+    if (atomic_load_explicit(&notifier->n, memory_order_relaxed) >= room_for(SL_NOTICE_LIMIT_WARNING)) {
         sl_notice_count(&notifier->counts, SL_NOTICE_LIMIT_WARNING, SL_NOTICE_DROPPED);
         return false;
     }
@@ -35,16 +41,18 @@ bool sl_notifier_wants(struct sl_notifier *notifier, struct sl_hash128 fp, uint6
 
 static bool append(struct sl_notifier *notifier, struct sl_message *message)
 {
+    bool fits;
     unsigned n;
 
     pthread_mutex_lock(&notifier->lock);
     n = atomic_load(&notifier->n);
-    if (n < SL_NOTIFIER_QUEUE) {
+    fits = n < room_for(message->kind);
+    if (fits) {
         notifier->queue[(notifier->first + n) % SL_NOTIFIER_QUEUE] = message;
         atomic_store(&notifier->n, n + 1);
     }
     pthread_mutex_unlock(&notifier->lock);
-    return n < SL_NOTIFIER_QUEUE;
+    return fits;
 }
 
 void sl_notifier_put(struct sl_notifier *notifier, struct sl_message *message, enum sl_notice_kind kind)
@@ -132,11 +140,11 @@ static bool start_claim(struct sl_notifier *notifier, struct sl_message *message
     return true;
 }
 
-/* Will an outbox have room when the claims under way have been won? */
+/* Will an outbox have room for a warning when the claims under way have been won? */
 static bool has_room(const struct sl_notifier *notifier)
 {
     for (unsigned i = 0; i < notifier->config.n_urls; i++)
-        if (notifier->webhooks[i].box.n + notifier->claims < SL_OUTBOX_MAX)
+        if (notifier->webhooks[i].box.n + notifier->claims < SL_OUTBOX_MAX - SL_OUTBOX_RESERVED)
             return true;
     return false;
 }

@@ -17,8 +17,9 @@
 #include "notify/message.h"
 #include "store/client.h"
 
-#define SL_NOTIFIER_QUEUE 1024u /* messages that nobody has looked at */
-#define SL_NOTIFIER_CLAIMS 256u /* asked of the store at once */
+#define SL_NOTIFIER_QUEUE 1024u   /* messages that nobody has looked at */
+#define SL_NOTIFIER_RESERVED 128u /* of them not for warnings */
+#define SL_NOTIFIER_CLAIMS 256u   /* asked of the store at once */
 #define SL_NOTIFIER_WEBHOOKS_MAX 16u
 #define SL_NOTIFIER_AGAIN_US UINT64_C(60000000) /* a bucket for which no outbox had room may be told of after this */
 #define SL_WEBHOOK_SECRET_MIN 16u               /* bytes */

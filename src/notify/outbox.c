@@ -17,11 +17,16 @@ void sl_outbox_fini(struct sl_outbox *box)
     box->flying = 0;
 }
 
+static bool has_room(const struct sl_outbox *box, enum sl_notice_kind kind)
+{
+    return box->n < (kind == SL_NOTICE_LIMIT_WARNING ? SL_OUTBOX_MAX - SL_OUTBOX_RESERVED : SL_OUTBOX_MAX);
+}
+
 bool sl_outbox_put(struct sl_outbox *box, struct sl_message *message, uint64_t now_us)
 {
     struct sl_delivery *delivery = box->deliveries;
 
-    if (box->n == SL_OUTBOX_MAX)
+    if (!has_room(box, message->kind))
         return false;
     while (delivery->state != SL_DELIVERY_FREE)
         delivery++;

@@ -17,8 +17,9 @@
 #include "notify/message.h"
 #include "store/backoff.h"
 
-#define SL_OUTBOX_MAX 256u  /* deliveries that wait or are under way */
-#define SL_OUTBOX_FLYING 4u /* under way at once */
+#define SL_OUTBOX_RESERVED 32u /* of them not for warnings: a flood of those must not keep an alarm out */
+#define SL_OUTBOX_MAX 256u     /* deliveries that wait or are under way */
+#define SL_OUTBOX_FLYING 4u    /* under way at once */
 #define SL_OUTBOX_TRIES 20u
 #define SL_OUTBOX_AGE_US UINT64_C(3600000000)
 #define SL_OUTBOX_WAIT_US UINT64_C(1000000)
@@ -55,7 +56,7 @@ enum sl_fate { SL_FATE_DELIVERED, SL_FATE_RETRIED, SL_FATE_FAILED };
 /* Zeroed, an outbox is empty. Drops what is in it. */
 void sl_outbox_fini(struct sl_outbox *box);
 
-/* Takes a reference of its own. */
+/* False: there is no room for a message of its kind. Else takes a reference of its own. */
 bool sl_outbox_put(struct sl_outbox *box, struct sl_message *message, uint64_t now_us);
 
 /* The oldest that is due; it is under way until sl_outbox_done. NULL: none, or enough are under way. */

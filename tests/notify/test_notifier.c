@@ -15,7 +15,7 @@
 
 #define THREADS 4
 #define EACH 3000u
-#define OUTBOX 256u
+#define OUTBOX 224u /* of an outbox' 256 places those for warnings */
 
 static const struct sl_message_source source = {.instance = "test"};
 
@@ -143,7 +143,7 @@ static void what_is_put_is_kept_or_dropped_and_counted(void **state)
     assert_int_equal(atomic_load(&counts->queued), OUTBOX);
     assert_true(dropped(counts) >= put - OUTBOX);
     sl_notifier_free(notifier, 50);
-    assert_non_null(strstr(hook.said, "256 notifications were not delivered before the end"));
+    assert_non_null(strstr(hook.said, "224 notifications were not delivered before the end"));
     close(hook.fd);
 }
 

@@ -51,6 +51,20 @@ static void it_is_full_at_its_bound(void **state)
     assert_false(sl_outbox_put(&box, message, T0));
 }
 
+/* A flood of warnings while an alarm is raised: the alarm is let in. */
+static void some_places_are_not_for_warnings(void **state)
+{
+    (void)state;
+    message->kind = SL_NOTICE_LIMIT_WARNING;
+    for (unsigned i = 0; i < SL_OUTBOX_MAX - SL_OUTBOX_RESERVED; i++)
+        assert_true(sl_outbox_put(&box, message, T0));
+    assert_false(sl_outbox_put(&box, message, T0));
+    message->kind = SL_NOTICE_ALARM;
+    for (unsigned i = 0; i < SL_OUTBOX_RESERVED; i++)
+        assert_true(sl_outbox_put(&box, message, T0));
+    assert_false(sl_outbox_put(&box, message, T0));
+}
+
 static void so_many_are_under_way_at_once(void **state)
 {
     struct sl_delivery *flying[SL_OUTBOX_FLYING];
@@ -201,6 +215,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(it_is_full_at_its_bound),
+        TEST(some_places_are_not_for_warnings),
         TEST(so_many_are_under_way_at_once),
         TEST(what_becomes_of_an_answer),
         TEST(waits_grow_up_to_a_bound),

@@ -130,10 +130,10 @@ def test_more_than_there_is_room_for_is_dropped_and_counted(start, receive):
     for i in range(300):
         assert all(v["allowed"] for v in spend(daemon, 1, f"k{i}", cost=8))
     until(lambda: daemon.sum("sluice_notifications_queued") + told(daemon, "dropped") == 300, "all were looked at")
-    assert told(daemon, "dropped") == 300 - 256
+    assert told(daemon, "dropped") == 300 - 224
     assert len(receiver.deliveries) == 4  # under way at once
     receiver.release()
-    wait_told(daemon, 256)
+    wait_told(daemon, 224)
 
 
 def test_certificates_are_checked(start, receive, tmp_path):
