@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANY_LIMIT UINT32_MAX
-
 /* What the steps share. */
 struct lay {
     struct sl_policy *policy; /* the new one, a copy of its base */
@@ -91,148 +89,6 @@ static size_t first_keyed(const struct lay *lay, const char *key)
     return from;
 }
 
-/* ---- variants --------------------------------------------------------------------------------------------------- */
-
-static uint32_t slot_hash(uint32_t kind, uint32_t limit)
-{
-    return (uint32_t)(((uint64_t)kind << 32 | limit) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-}
-
-static struct sl_variant_slot *find_slot(const struct sl_variants *v, uint32_t kind, uint32_t limit)
-{
-    uint32_t i = slot_hash(kind, limit) & v->mask;
-
-    while (v->slots[i].kind && (v->slots[i].kind != kind || v->slots[i].limit != limit))
-        i = (i + 1) & v->mask;
-    return &v->slots[i];
-}
-
-/* What has become too small stays in the arena until all of it goes: as much as the last one at most. */
-static void grow_slots(struct lay *lay)
-{
-    struct sl_variants *v = lay->v;
-    struct sl_variant_slot *old = v->slots;
-    uint32_t n = old ? v->mask + 1 : 0;
-
-    v->slots = sl_arena_calloc(&lay->policy->arena, n ? 2 * (size_t)n : 16, sizeof *v->slots);
-    if (!v->slots) {
-        v->slots = old;
-        lay->nomem = true;
-        return;
-    }
-    v->mask = n ? 2 * n - 1 : 15;
-    for (uint32_t i = 0; i < n; i++)
-        if (old[i].kind)
-            *find_slot(v, old[i].kind, old[i].limit) = old[i];
-}
-
-/* A block that is more than a lowered limit holds would make the limit useless: then it is the default. */
-static bool fits(const struct sl_policy *policy, struct sl_limit *variant, struct sl_fault *fault)
-{
-    if (sl_limit_fits(policy, variant, true, true, fault))
-        return true;
-    if (fault->field != SL_LF_LEASE)
-        return false;
-    variant->lease_block = 0;
-    return sl_limit_fits(policy, variant, true, true, fault);
-}
-
-static bool shape(const struct lay *lay, struct sl_limit *variant, const struct sl_rate_draft *rate,
-                  struct sl_fault *fault)
-{
-    const struct sl_policy *policy = lay->policy;
-
-    if (variant->kind == SL_RATE_UNLIMITED)
-        sl_limit_take_ceiling(policy, variant);
-    if (variant->kind == SL_RATE_LIMITED && !sl_limit_add_rate(policy, variant, rate, fault))
-        return false;
-    return fits(policy, variant, fault);
-}
-
-static bool give_shared(struct lay *lay, struct sl_limit *variant)
-{
-    struct sl_arena *arena = &lay->policy->arena;
-    struct sl_limit_shared *shared;
-
-    variant->shared = NULL;
-    if (!lay->policy->has_store || !sl_limit_needs_store(variant))
-        return true;
-    shared = sl_arena_calloc(arena, 1, sizeof *shared);
-    return shared && sl_limit_share(arena, variant, shared);
-}
-
-/* NULL with a sentence: it cannot be; NULL without one: out of memory. */
-static struct sl_limit *make_variant(struct lay *lay, const struct sl_override_kind *kind, const struct sl_limit *limit,
-                                     const char **ret_why)
-{
-    struct sl_arena *arena = &lay->policy->arena;
-    struct sl_limit *variant = sl_arena_calloc(arena, 1, sizeof *variant);
-    struct sl_rate_draft *rate = sl_arena_calloc(arena, 1, sizeof *rate);
-    struct sl_fault fault;
-
-    *ret_why = NULL;
-    if (!variant || !rate) {
-        lay->nomem = true;
-        return NULL;
-    }
-    *rate =
-        (struct sl_rate_draft){.rate = kind->rate, .burst = sl_algorithm_is_bucket(limit->algorithm) ? kind->burst : 0};
-    *variant = *limit;
-    variant->kind = kind->rate.kind;
-    variant->capped = false;
-    variant->n_rates = 0;
-    variant->replaced = rate;
-    if (!shape(lay, variant, rate, &fault)) {
-        *ret_why = sentence(lay, "limit `%s`: %s", limit->name, fault.text);
-        return NULL;
-    }
-    sl_limit_seed(lay->policy->secret, variant);
-    if (!give_shared(lay, variant)) {
-        lay->nomem = true;
-        return NULL;
-    }
-    return variant;
-}
-
-static void note_refusal(struct sl_override_status *status, const struct sl_limit *limit, const char *why)
-{
-    status->n_refused++;
-    if (status->why)
-        return;
-    status->why = why;
-    status->refused = limit;
-}
-
-/* Makes the variant unless it is there, and counts it. */
-static void add_variant(struct lay *lay, uint32_t kind, const struct sl_limit *limit, struct sl_override_status *status)
-{
-    struct sl_variants *v = lay->v;
-    struct sl_variant_slot *slot = v->slots ? find_slot(v, kind, limit->index) : NULL;
-
-    if (!slot || !slot->kind) {
-        if (v->n_slots == SL_OVERRIDE_VARIANTS_MAX) {
-            note_refusal(status, limit,
-                         "the overrides meet too many limits, more than 65536 altogether: name the limit");
-            return;
-        }
-        if (!slot || 2 * (v->n_slots + 1) > v->mask + 1)
-            grow_slots(lay);
-        if (lay->nomem)
-            return;
-        slot = find_slot(v, kind, limit->index);
-        *slot = (struct sl_variant_slot){.kind = kind, .limit = limit->index};
-        slot->variant = make_variant(lay, &v->kinds[kind], limit, &slot->why);
-        v->n_slots++;
-    }
-    if (!slot->variant) {
-        note_refusal(status, limit, slot->why);
-        return;
-    }
-    status->n_limits++;
-    if (!status->first)
-        status->first = slot->variant;
-}
-
 /* ---- kinds ------------------------------------------------------------------------------------------------------ */
 
 static bool same_kind(const struct sl_override_kind *kind, const struct sl_override *o)
@@ -265,6 +121,11 @@ static bool takes_type(const struct sl_limit *limit, const char *key_type)
     return !limit->key_type || strcmp(limit->key_type, key_type) == 0;
 }
 
+static void add(struct lay *lay, uint32_t kind, const struct sl_limit *limit, struct sl_override_status *status)
+{
+    lay->nomem |= !sl_variants_add(lay->policy, lay->v, kind, limit, status);
+}
+
 static void sweep(struct lay *lay, uint32_t kind)
 {
     struct sl_override_kind *k = &lay->v->kinds[kind];
@@ -276,7 +137,7 @@ static void sweep(struct lay *lay, uint32_t kind)
         const struct sl_limit *limit = &lay->policy->limits[lay->open[i]];
 
         if (takes_type(limit, k->key_type))
-            add_variant(lay, kind, limit, &k->of_sweep);
+            add(lay, kind, limit, &k->of_sweep);
     }
 }
 
@@ -286,7 +147,7 @@ static void meet_all(struct lay *lay, uint32_t kind, const char *key, struct sl_
     *status = lay->v->kinds[kind].of_sweep;
     for (size_t i = first_keyed(lay, key); i < lay->n_keyed && strcmp(lay->keyed[i]->key, key) == 0; i++)
         if (takes_type(lay->keyed[i], lay->v->kinds[kind].key_type))
-            add_variant(lay, kind, lay->keyed[i], status);
+            add(lay, kind, lay->keyed[i], status);
     if (!status->n_limits && !status->why)
         status->why = "no limit of the policy separates by key and could win for this one";
 }
@@ -315,11 +176,11 @@ static uint32_t meet_named(struct lay *lay, const struct sl_override *o, uint32_
 
     if (!limit) {
         status->why = sentence(lay, "the policy has no limit `%s`", o->limit);
-        return ANY_LIMIT;
+        return SL_ANY_LIMIT;
     }
     status->why = why_not(lay, limit, o, key);
     if (!status->why)
-        add_variant(lay, kind, limit, status);
+        add(lay, kind, limit, status);
     return limit->index;
 }
 
@@ -344,7 +205,7 @@ static void place(struct lay *lay, uint32_t index, uint64_t now_us)
     struct sl_variants *v = lay->v;
     const struct sl_override *o = &lay->overrides->list[index];
     struct sl_override_status *status = &v->status[index];
-    uint32_t kind, limit = ANY_LIMIT;
+    uint32_t kind, limit = SL_ANY_LIMIT;
     const char *key;
     size_t len;
 
@@ -382,8 +243,8 @@ static int by_precedence(const void *a, const void *b, void *ctx)
 
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
-    if ((x->limit == ANY_LIMIT) != (y->limit == ANY_LIMIT))
-        return x->limit == ANY_LIMIT ? 1 : -1;
+    if ((x->limit == SL_ANY_LIMIT) != (y->limit == SL_ANY_LIMIT))
+        return x->limit == SL_ANY_LIMIT ? 1 : -1;
     if (list[x->index].set_us != list[y->index].set_us)
         return list[x->index].set_us > list[y->index].set_us ? -1 : 1;
     return x->index > y->index ? -1 : 1;
@@ -492,60 +353,4 @@ size_t sl_policy_n_active_overrides(const struct sl_policy *policy)
 void sl_policy_override_status(const struct sl_policy *policy, size_t index, struct sl_override_status *ret_status)
 {
     *ret_status = policy->variants->status[index];
-}
-
-static bool is_of_type(const char *key_type, const struct sluice_request *request)
-{
-    size_t len = strlen(key_type);
-
-    return request->key_type ? request->key_type_len == len && memcmp(request->key_type, key_type, len) == 0
-                             : strcmp(key_type, "api_key") == 0;
-}
-
-const struct sl_limit *sl_variants_find(const struct sl_variants *v, uint32_t key, const struct sluice_request *request,
-                                        const struct sl_limit *limit, const struct sl_placed_override **ret_placed)
-{
-    for (uint32_t i = v->first[key]; i < v->first[key + 1]; i++) {
-        const struct sl_placed_override *placed = &v->placed[i];
-        const struct sl_limit *variant;
-
-        if ((placed->limit != ANY_LIMIT && placed->limit != limit->index) ||
-            !is_of_type(v->kinds[placed->kind].key_type, request))
-            continue;
-        variant = find_slot(v, placed->kind, limit->index)->variant;
-        if (!variant)
-            continue;
-        if (ret_placed)
-            *ret_placed = placed;
-        return variant;
-    }
-    return limit;
-}
-
-static const struct sl_limit *find_for(const struct sl_policy *policy, const struct sluice_request *request,
-                                       const struct sl_limit *limit, const struct sl_placed_override **ret_placed)
-{
-    struct sl_hash128 hash;
-    uint32_t key;
-
-    if (!policy->variants || limit->index == UINT32_MAX)
-        return limit;
-    hash = sl_hash13(policy->secrets.key, request->key, request->key_len);
-    key = sl_variants_key(policy->variants, hash, request->key, request->key_len);
-    return key ? sl_variants_find(policy->variants, key, request, limit, ret_placed) : limit;
-}
-
-const struct sl_limit *sl_policy_limit_for(const struct sl_policy *policy, const struct sluice_request *request,
-                                           const struct sl_limit *limit)
-{
-    return find_for(policy, request, limit, NULL);
-}
-
-const struct sl_override *sl_policy_override_for(const struct sl_policy *policy, const struct sluice_request *request,
-                                                 const struct sl_limit *limit)
-{
-    const struct sl_placed_override *placed = NULL;
-
-    find_for(policy, request, limit, &placed);
-    return placed ? &policy->overrides->list[placed->index] : NULL;
 }

@@ -23,11 +23,13 @@ struct sl_variant_slot {
     const char *why;
 };
 
+#define SL_ANY_LIMIT UINT32_MAX
+
 /* One override, at its key. */
 struct sl_placed_override {
     uint32_t key;   /* number in `keys` */
     uint32_t kind;  /* from 1 */
-    uint32_t limit; /* number of the one it names; UINT32_MAX: any */
+    uint32_t limit; /* number of the one it names; SL_ANY_LIMIT */
     uint32_t index; /* in the list */
 };
 
@@ -49,6 +51,11 @@ static inline uint32_t sl_variants_key(const struct sl_variants *v, struct sl_ha
 {
     return v ? sl_keys_find(&v->keys, hash, key, len) : 0;
 }
+
+/* Makes the variant of a limit for a kind unless it is there, and counts it in *status: among the limits that are replaced,
+ * or among those that cannot be, with the reason. False: out of memory. */
+bool sl_variants_add(struct sl_policy *policy, struct sl_variants *v, uint32_t kind, const struct sl_limit *limit,
+                     struct sl_override_status *status);
 
 /* The variant of a limit for the key of that number, of the request's type; the limit itself when there is none.
  * *ret_placed (may be NULL): by which override. */
