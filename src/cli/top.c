@@ -253,7 +253,7 @@ static void draw_status(const struct view *v)
     printf("\033[1;1H");
     if (v->why[0]) {
         sl_show(why, v->why, strlen(v->why), strlen(v->why));
-        add(line, "%s; trying again", why);
+        add(line, "trying again: %s", why);
         draw(v, v->style.bad, line);
     } else {
         daemon_line(v->values, v->answer, line);
