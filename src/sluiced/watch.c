@@ -115,7 +115,7 @@ static void tell(struct sl_watch *watch)
     watch->second.told = watch->second.seen;
     watch->since_ms = 0;
     watch->changed(watch->ctx);
-    name_second(watch, true);
+    name_second(watch, false); /* what was read of a new one, nobody has marked */
 }
 
 /* One look: tells of a change that is over, waits on for one that is not. */

@@ -46,8 +46,8 @@ struct sl_watch {
     uint64_t since_ms; /* when the change under way was first seen; 0: none is */
 };
 
-/* Starts watching `path` (copied) on `loop`; what both files are now counts as told. Of a second file that is named later than
- * at the start or in `changed`, nothing counts as told: whoever named it may have read another content. Returns 0 or
+/* Starts watching `path` (copied) on `loop`; what both files are now counts as told. Of a second file that is named later,
+ * nothing counts as told: whoever named it may have read another content than it has when it is looked at first. Returns 0 or
  * SL_ENOMEM. Works without inotify too, by looking. */
 int sl_watch_start(struct sl_watch *watch, uv_loop_t *loop, const char *path, void (*changed)(void *ctx),
                    void (*name_second)(void *ctx, char *buf, size_t size), void *ctx);
