@@ -168,7 +168,7 @@ static bool goes_on(const struct sl_ratio *ratio)
     return ratio->now.whole >= ratio->usual.whole * (1 - share / 2);
 }
 
-static bool lasts(bool beyond, bool already, unsigned *n)
+static bool has_lasted(bool beyond, bool already, unsigned *n)
 {
     *n = beyond ? *n + 1 : 0;
     return beyond && (already || *n >= SL_RATIO_STEADY);
@@ -188,8 +188,8 @@ static void judge_change(struct sl_ratio *ratio)
     }
     above = is_beyond(now->share - usual->high, usual->high, now->n, s->risen);
     below = is_beyond(usual->low - now->share, usual->low, now->n, s->fallen) && (s->fallen || goes_on(ratio));
-    s->risen = lasts(above, s->risen, &ratio->n_above);
-    s->fallen = lasts(below, s->fallen, &ratio->n_below);
+    s->risen = has_lasted(above, s->risen, &ratio->n_above);
+    s->fallen = has_lasted(below, s->fallen, &ratio->n_below);
     s->none = now->share <= usual->low * NONE_OF_LOW * (s->none ? 2 : 1) && usual->low * usual->whole >= NONE_LEAST &&
               (s->none || goes_on(ratio));
 }

@@ -83,10 +83,12 @@ static double p99_ns(const struct window *w)
 {
     double left = w->n * SL_LATENCY_SLOW;
 
-    for (unsigned i = SL_DURATION_BUCKETS; i-- > 0; left -= w->buckets[i])
+    for (unsigned i = SL_DURATION_BUCKETS; i-- > 0;) {
         if (w->buckets[i] > left)
             return i == SL_DURATION_BUCKETS - 1 ? lower_ns(i)
                                                 : upper_ns(i) - (upper_ns(i) - lower_ns(i)) * left / w->buckets[i];
+        left -= w->buckets[i];
+    }
     return 0;
 }
 
