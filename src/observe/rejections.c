@@ -402,7 +402,7 @@ static void tell_of(const struct entry *entry, bool certain, struct sl_rejection
     memcpy(ret->policy_hash, entry->policy_hash, sizeof ret->policy_hash);
 }
 
-static void reach_of(struct sl_rejections *r, struct sl_rejections_reach *ret_reach)
+void sl_rejections_reach(struct sl_rejections *r, struct sl_rejections_reach *ret_reach)
 {
     *ret_reach = (struct sl_rejections_reach){.since_us = r->began_us};
     for (unsigned i = 0; i < r->n_loops; i++) {
@@ -428,7 +428,7 @@ int sl_rejections_read(struct sl_rejections *r, const struct sl_rejections_query
     for (unsigned i = 0; i < r->n_loops && !err; i++)
         err = copy_memory(&r->memories[i], query, &key, &copies);
     if (!err) {
-        reach_of(r, ret_reach); /* after: what was dropped meanwhile counts */
+        sl_rejections_reach(r, ret_reach); /* after: what was dropped meanwhile counts */
         join_all(&copies);
         if (copies.n)
             qsort(copies.list, copies.n, sizeof *copies.list, latest_first);
@@ -445,13 +445,4 @@ int sl_rejections_read(struct sl_rejections *r, const struct sl_rejections_query
     }
     sl_free(&r->alloc, copies.list);
     return err;
-}
-
-void sl_rejections_count(struct sl_rejections *r, uint64_t *ret_kept, uint64_t *ret_dropped)
-{
-    struct sl_rejections_reach reach;
-
-    reach_of(r, &reach);
-    *ret_kept = reach.kept;
-    *ret_dropped = reach.dropped;
 }

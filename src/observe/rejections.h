@@ -86,7 +86,7 @@ void sl_rejections_tell(struct sl_rejections *rejections, unsigned loop, const s
 int sl_rejections_read(struct sl_rejections *rejections, const struct sl_rejections_query *query,
                        struct sl_rejection *ret_list, size_t max, size_t *ret_n, struct sl_rejections_reach *ret_reach);
 
-/* Entries and drops so far, for metrics. */
-void sl_rejections_count(struct sl_rejections *rejections, uint64_t *ret_kept, uint64_t *ret_dropped);
+/* All but `matching`. */
+void sl_rejections_reach(struct sl_rejections *rejections, struct sl_rejections_reach *ret_reach);
 
 #endif

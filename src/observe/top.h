@@ -53,7 +53,7 @@ void sl_top_look(struct sl_top *top, uint64_t now_us);
 struct sl_top_summary {
     double span_s; /* 0: there was no second look yet, and nothing is known */
     double allowed_per_second, rejected_per_second;
-    double p50_us, p99_us; /* of the limiter's own part of a decision, from its histogram; -1: none was timed */
+    double p50_us, p99_us; /* how long decisions took, from the limiter's histogram; -1: none was timed */
 };
 void sl_top_summarise(struct sl_top *top, struct sl_top_summary *ret_summary);
 

@@ -339,6 +339,15 @@ unsigned sl_traces_list(struct sl_traces *traces, uint64_t now_us, struct sl_tra
     return n;
 }
 
+unsigned sl_traces_armed(struct sl_traces *traces)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < SL_TRACES_MAX; i++)
+        n += atomic_load(&traces->watched[i]) != 0;
+    return n;
+}
+
 void sl_traces_sweep(struct sl_traces *traces, uint64_t now_us)
 {
     pthread_mutex_lock(&traces->lock);

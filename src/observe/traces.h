@@ -94,6 +94,9 @@ int sl_traces_disarm(struct sl_traces *traces, uint64_t id);
 /* All that there are; room for SL_TRACES_MAX. */
 unsigned sl_traces_list(struct sl_traces *traces, uint64_t now_us, struct sl_trace_state *ret_list);
 
+/* How many record now. */
+unsigned sl_traces_armed(struct sl_traces *traces);
+
 /* Ends what has had its time. */
 void sl_traces_sweep(struct sl_traces *traces, uint64_t now_us);
 

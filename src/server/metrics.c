@@ -4,6 +4,7 @@
 #include "server/metrics_store.h"
 #include "server/problem.h"
 #include "server/route.h"
+#include "server/see.h"
 
 #include "policy/override.h"
 #include "shadow/shadow.h"
@@ -364,6 +365,8 @@ void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *reque
     add_http(&x, shared);
     if (shared->top)
         add_hot(&x, shared->top);
+    if (shared->see)
+        sl_see_metrics(&x, shared->see);
     if (shared->alarms)
         add_alarms(&x, shared->alarms);
     if (shared->hooks.shadow_totals)

@@ -1,4 +1,5 @@
 /* GET /v1/rejections: who was rejected lately, by what, when; and the witness that remembers it. */
+#include "server/exposition.h"
 #include "server/json_answer.h"
 #include "server/params.h"
 #include "server/problem.h"
@@ -44,6 +45,20 @@ void sl_see_rejection(void *ctx, const struct sl_witnessed *seen)
     sl_rejections_tell(see->rejections, seen->loop, &rejected, wall_us());
     if (see->top)
         sl_top_rejected(see->top, seen->loop, seen->request);
+}
+
+/* ---- metrics */
+
+void sl_see_metrics(struct sl_exposition *x, struct sl_see *see)
+{
+    struct sl_rejections_reach reach;
+
+    sl_rejections_reach(see->rejections, &reach);
+    sl_exposition_gauge(x, "sluice_rejections_remembered", "Entries in the memory of recent rejections.", reach.kept);
+    sl_exposition_counter(x, "sluice_rejections_forgotten",
+                          "Entries of it that had to make room: some of what is older is not known any more.",
+                          reach.dropped);
+    sl_exposition_gauge(x, "sluice_traces", "Traces that record now.", sl_traces_armed(see->traces));
 }
 
 /* ---- the answer */

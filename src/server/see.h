@@ -19,6 +19,11 @@ struct sl_see {
     struct sl_top *top; /* likewise (sl_top_follow_rejections); NULL: none */
 };
 
+struct sl_exposition;
+
+/* Its metrics (docs/metrics.md). */
+void sl_see_metrics(struct sl_exposition *x, struct sl_see *see);
+
 sl_witness_saw sl_see_rejection, sl_see_traced;
 sl_witness_wants sl_see_wants;
 

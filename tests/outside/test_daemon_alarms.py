@@ -54,6 +54,7 @@ def test_everyone_behind_the_proxy_becomes_one(start):
         assert "alarm" not in daemon.log
         with open(daemon.policy, "w") as f:
             f.write(PROXY.format(trusted=""))
+        eventually(lambda: "alarm anonymous_everyone" in daemon.log, "the alarm is raised", 120)  # the average of hot keys follows within some 15 s
         daemon.wait_log(r"alarm anonymous_everyone: .* of the decisions about addresses are about a single one, usually .*; docs/runbook.md")
         assert daemon.metric('sluice_alarm{kind="anonymous_everyone"}') == 1
         assert daemon.metric('sluice_alarm{kind="rejection_ratio"}') == 0
@@ -99,7 +100,7 @@ def test_top_names_who_is_hot_and_who_is_rejected(start):
     top = eventually(named, "the keys are counted")
     assert [k["key"] for k in top["hot"]] == ["busy \u00e9 \"quoted\"", "knocker"]
     assert [k["key"] for k in top["rejected"]] == ["knocker"]
-    assert all(k["keyType"] == "api_key" and k["opsPerSecond"] > 0 for kind in top.values() for k in kind)
+    assert all(k["keyType"] == "api_key" and k["opsPerSecond"] > 0 for kind in ("hot", "rejected") for k in top[kind])
     assert daemon.metric('sluice_hot_key_ops{rank="1"}') > daemon.metric('sluice_hot_key_ops{rank="2"}') > 0
     assert daemon.metric('sluice_hot_key_ops{rank="10"}') == 0
     assert "knocker" not in call(daemon.admin, "GET", "/metrics")[2].decode()
