@@ -35,17 +35,19 @@ static void on_answer(void *ctx, enum sl_result result, const struct sl_reply *r
     }
 }
 
-static int ask(struct cli_store *store, const char *command, const char *key, size_t len, const char *tier,
+/* COMMAND hash words...: at most ASK_WORDS of them. */
+#define ASK_WORDS (2 * CLI_KEY_TIERS_AT_ONCE)
+
+static int ask(struct cli_store *store, const char *command, const struct sl_word *words, size_t n,
                struct asked *ret_asked)
 {
     char name[SL_NAMESPACE_MAX + 8];
     struct sl_word hash = {name, (size_t)snprintf(name, sizeof name, SL_TIERS_HASH, store->place.ns)};
-    const struct sl_word words[] = {
-        {command, strlen(command)}, hash, {key, len}, {tier ? tier : "", tier ? strlen(tier) : 0}};
+    struct sl_word all[2 + ASK_WORDS] = {{command, strlen(command)}, hash};
 
+    memcpy(&all[2], words, n * sizeof *words);
     *ret_asked = (struct asked){.done = false};
-    ret_asked->result =
-        sl_client_command(store->client, words, tier ? 4 : 3, &hash, store->timeout_us, on_answer, ret_asked);
+    ret_asked->result = sl_client_command(store->client, all, 2 + n, &hash, store->timeout_us, on_answer, ret_asked);
     if (ret_asked->result == SL_RESULT_OK)
         cli_store_wait(store, &ret_asked->done);
     if (ret_asked->is_error)
@@ -58,7 +60,7 @@ static int ask(struct cli_store *store, const char *command, const char *key, si
 int cli_key_tier_get(struct cli_store *store, const char *key, size_t len, struct cli_key_tier *ret_tier)
 {
     struct asked asked;
-    int status = ask(store, "HGET", key, len, NULL, &asked);
+    int status = ask(store, "HGET", &(struct sl_word){key, len}, 1, &asked);
 
     *ret_tier = asked.tier;
     return status;
@@ -66,15 +68,27 @@ int cli_key_tier_get(struct cli_store *store, const char *key, size_t len, struc
 
 int cli_key_tier_set(struct cli_store *store, const char *key, size_t len, const char *tier)
 {
-    struct asked asked;
+    const struct sl_word pair[] = {{key, len}, {tier, strlen(tier)}};
 
-    return ask(store, "HSET", key, len, tier, &asked);
+    return cli_key_tier_set_many(store, pair, 2);
+}
+
+int cli_key_tier_set_many(struct cli_store *store, const struct sl_word *pairs, size_t n)
+{
+    struct asked asked;
+    int status = 0;
+
+    for (size_t at = 0, m; at < n && status == 0; at += m) {
+        m = n - at < ASK_WORDS ? n - at : ASK_WORDS;
+        status = ask(store, "HSET", pairs + at, m, &asked);
+    }
+    return status;
 }
 
 int cli_key_tier_remove(struct cli_store *store, const char *key, size_t len, bool *ret_old)
 {
     struct asked asked;
-    int status = ask(store, "HDEL", key, len, NULL, &asked);
+    int status = ask(store, "HDEL", &(struct sl_word){key, len}, 1, &asked);
 
     *ret_old = asked.is_integer && asked.integer > 0;
     return status;

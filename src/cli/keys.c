@@ -1,9 +1,12 @@
 /* `sluice keys set | get | remove`: the tiers of keys that daemons look up in the store. */
 #include "cli/cli.h"
+#include "cli/files.h"
 #include "cli/key_tier.h"
+#include "policy/file.h"
 #include "policy/text.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct keys_values {
@@ -98,6 +101,99 @@ static int run_remove(const struct cli_call *call)
     return CLI_DONE;
 }
 
+/* ---- import */
+
+struct pairs {
+    struct sl_word *words;
+    size_t n, room;
+    bool nomem;
+};
+
+static void add_pair(void *ctx, const char *key, size_t len, const char *tier)
+{
+    struct pairs *pairs = ctx;
+
+    if (pairs->n == pairs->room) {
+        size_t room = pairs->room ? 2 * pairs->room : 1024;
+        struct sl_word *words = realloc(pairs->words, room * sizeof *words);
+
+        pairs->nomem |= !words;
+        if (!words)
+            return;
+        pairs->words = words;
+        pairs->room = room;
+    }
+    pairs->words[pairs->n++] = (struct sl_word){key, len};
+    pairs->words[pairs->n++] = (struct sl_word){tier, strlen(tier)};
+}
+
+/* Read as the keys_file of a policy of its own: by the same rules, and with the same findings. */
+static struct sl_policy *read_keys_file(const char *path)
+{
+    static const char yaml[] = "version: 1\nlimits: []\ntiers: {keys_file: keys}\n";
+    struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, true);
+    struct sl_policy *policy = NULL;
+    char reason[SL_FILE_WHY_MAX], *text = NULL;
+    struct sl_diags diags;
+    size_t len;
+
+    if (sl_file_read(path, SL_POLICY_BYTES_MAX, &options.alloc, &text, &len, reason)) {
+        cli_fail(CLI_USAGE, "%s: %s", path, reason);
+        return NULL;
+    }
+    options.detached = true;
+    options.keys_text = text;
+    options.keys_len = len;
+    sl_diags_init(&diags, options.alloc);
+    if (sl_policy_parse(yaml, sizeof yaml - 1, path, &options, &policy, &diags))
+        policy = NULL;
+    for (size_t i = 0; i < diags.n; i++)
+        if (diags.list[i].severity == SL_DIAG_ERROR)
+            fprintf(stderr, "%s:%u:%u: error: %s\n", path, diags.list[i].line, diags.list[i].column,
+                    diags.list[i].message);
+    sl_diags_fini(&diags);
+    sl_free(&options.alloc, text);
+    return policy;
+}
+
+static int import(const struct cli_call *call, const struct sl_policy *policy)
+{
+    const struct keys_values *values = (const struct keys_values *)call->values;
+    struct pairs pairs = {.words = NULL};
+    struct cli_store store;
+    int status;
+
+    sl_policy_each_key(policy, add_pair, &pairs);
+    if (pairs.nomem) {
+        free(pairs.words);
+        return cli_fail(CLI_USAGE, "out of memory");
+    }
+    status = cli_store_open(&store, &values->at);
+    if (status == 0) {
+        status = cli_key_tier_set_many(&store, pairs.words, pairs.n);
+        cli_store_close(&store);
+    }
+    free(pairs.words);
+    if (status)
+        return status;
+    if (call->values->json)
+        return cli_print_json(json_pack("{s:I}", "keys", (json_int_t)(pairs.n / 2)), CLI_DONE);
+    printf("%zu keys: instances know within a minute\n", pairs.n / 2);
+    return CLI_DONE;
+}
+
+static int run_import(const struct cli_call *call)
+{
+    struct sl_policy *policy = read_keys_file(call->words[0]);
+    int status;
+
+    if (!policy)
+        return CLI_USAGE;
+    status = import(call, policy);
+    sl_policy_unref(policy);
+    return status;
+}
+
 static const struct sl_option rows[] = {
     CLI_STORE_ROWS(struct keys_values, "the store that the instances share; @/PATH reads it from a file"),
     CLI_COMMON_ROWS(struct keys_values),
@@ -117,6 +213,23 @@ const struct cli_command cli_keys_set = {
     .n_rows = sizeof rows / sizeof rows[0],
     .values_size = sizeof(struct keys_values),
     .run = run_set,
+};
+
+const struct cli_command cli_keys_import = {
+    .name = "keys import",
+    .arguments = "FILE",
+    .min_words = 1,
+    .max_words = 1,
+    .summary = "put many keys into their tiers",
+    .manual = "Reads `key,tier` lines, written as a policy's keys_file is, and writes them to the store; keys that are "
+              "not in "
+              "the file\n"
+              "stay as they are. A file with a mistake is not written at all.\n\n"
+              "  sluice keys import tiers.csv --store redis://cache",
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof rows[0],
+    .values_size = sizeof(struct keys_values),
+    .run = run_import,
 };
 
 const struct cli_command cli_keys_get = {

@@ -239,6 +239,10 @@ bool sl_policy_asks_store(const struct sl_policy *policy, const struct sluice_re
 /* True when a limit or a table of the policy names this tier. */
 bool sl_policy_names_tier(const struct sl_policy *policy, const char *tier, size_t len);
 
+/* Calls fn for each key that a table (keys, keys_file) puts into a tier. */
+void sl_policy_each_key(const struct sl_policy *policy,
+                        void (*fn)(void *ctx, const char *key, size_t len, const char *tier), void *ctx);
+
 /* For batches. True when the request's key is valid, is not named by the policy and not of type `address`, and its
  * tier is not the store's to say; then *ret_hash is its hash. Accepted requests without labels that differ in nothing but such keys resolve alike, but for
  * the fingerprints of the buckets that separate by key: sl_item_rekey turns those of one request into another's. */

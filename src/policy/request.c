@@ -136,6 +136,17 @@ bool sl_policy_names_tier(const struct sl_policy *policy, const char *tier, size
     return sl_name_set_find(&policy->tiers, tier, len) != 0;
 }
 
+void sl_policy_each_key(const struct sl_policy *policy,
+                        void (*fn)(void *ctx, const char *key, size_t len, const char *tier), void *ctx)
+{
+    for (uint32_t i = 1; i <= policy->keys.n; i++) {
+        const struct sl_key_entry *entry = &policy->keys.list[i];
+
+        if (entry->tier)
+            fn(ctx, entry->key, entry->len, policy->tiers.list[entry->tier].text);
+    }
+}
+
 bool sl_policy_plain_key(const struct sl_policy *policy, const struct sluice_request *request,
                          struct sl_hash128 *ret_hash)
 {

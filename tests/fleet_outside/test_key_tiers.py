@@ -130,6 +130,15 @@ def test_the_command_line(fleet, tmp_path):
     assert "tiers.keys or" in sluice("policy", "explain", str(policy), "k_table", "--store", "redis://127.0.0.1:1").stdout
     sluice("keys", "remove", "acme", *at)
     assert sluice("keys", "remove", "acme", *at, ok=False).returncode == 1
+    keys = tmp_path / "tiers.csv"
+    keys.write_text("# as for a keys_file\n" + "".join(f"k{i},gold\n" for i in range(1234)) + '"a,b",free\n')
+    assert sluice("keys", "import", str(keys), *at).stdout.startswith("1235 keys")
+    assert redis.do("HLEN", "sluice:{keys}") == 1236 and redis.do("HGET", "sluice:{keys}", "a,b") == b"free"
+    keys.write_text("k1,free\nk2\n")
+    failed = sluice("keys", "import", str(keys), *at, ok=False)
+    assert failed.returncode == 2 and f"{keys}:2:" in failed.stderr
+    assert redis.do("HGET", "sluice:{keys}", "k1") == b"gold", "nothing was written"
+    assert sluice("keys", "import", str(tmp_path / "none"), *at, ok=False).returncode == 2
     redis.do("DEL", "sluice:{keys}")
     redis.do("SET", "sluice:{keys}", "mine")
     assert "WRONGTYPE" in sluice("keys", "set", "acme", "gold", *at, ok=False).stderr
