@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -123,26 +124,32 @@ static bool write_all(int fd, const char *bytes, size_t len)
     return fsync(fd) == 0;
 }
 
-/* A new file in the place of `path`, whole or not at all, with its mode and, where that is allowed, its owner. */
+/* Puts the bytes into the file that is open at `fd`, with the mode and, where it differs, the owner that another one had. */
+static bool fill(int fd, const struct stat *was, const char *bytes, size_t len)
+{
+    bool done = fchmod(fd, was->st_mode & 07777) == 0 && write_all(fd, bytes, len);
+
+    if (done && (was->st_uid != geteuid() || was->st_gid != getegid()))
+        done = fchown(fd, was->st_uid, was->st_gid) == 0;
+    return close(fd) == 0 && done;
+}
+
+/* A new file in the place of `path`, whole or not at all. */
 static int replace(const char *path, const char *bytes, size_t len)
 {
+    char fresh[PATH_MAX + sizeof ".XXXXXX"];
     struct stat was;
-    char *fresh = NULL;
-    int fd = -1, saved;
-    bool done = false;
+    int fd, saved;
+    bool done;
 
-    if (stat(path, &was) == 0 && asprintf(&fresh, "%s.XXXXXX", path) >= 0)
-        fd = mkostemp(fresh, O_CLOEXEC);
-    if (fd >= 0) {
-        done = fchmod(fd, was.st_mode & 07777) == 0 && write_all(fd, bytes, len);
-        if (done && (was.st_uid != geteuid() || was.st_gid != getegid()))
-            done = fchown(fd, was.st_uid, was.st_gid) == 0;
-        done = close(fd) == 0 && done && rename(fresh, path) == 0;
-    }
+    if (stat(path, &was))
+        return cli_fail(CLI_USAGE, "cannot write %s: %s", path, strerror(errno));
+    snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
+    fd = mkostemp(fresh, O_CLOEXEC);
+    done = fd >= 0 && fill(fd, &was, bytes, len) && rename(fresh, path) == 0;
     saved = errno;
     if (fd >= 0 && !done)
         unlink(fresh);
-    free(fresh);
     return done ? 0 : cli_fail(CLI_USAGE, "cannot write %s: %s", path, strerror(saved));
 }
 
@@ -164,30 +171,38 @@ static int take_effect(const struct cli_call *call, const char *path, const json
     return CLI_DONE;
 }
 
+/* 0 when there is a candidate that this file can take. */
+static int check_report(const json_t *report)
+{
+    if (!json_is_true(json_object_get(report, "active")) || !json_is_string(json_object_get(report, "policy")))
+        return cli_fail(CLI_NO, "no candidate policy runs");
+    if (json_integer_value(json_object_get(json_object_get(report, "candidate"), "version")))
+        return cli_fail(CLI_USAGE, "that daemon has a store, where candidates become versions: leave out --policy");
+    return 0;
+}
+
 /* A link stays one: what it leads to is replaced. */
 static int promote_file(const struct cli_call *call, const char *path)
 {
     int status = CLI_DONE;
-    json_t *report = cli_shadow_ask(call, "GET", "/v1/shadow?text=1", NULL, NULL, &status);
-    const json_t *body = json_object_get(report, "policy");
-    char *real = realpath(path, NULL);
+    char real[PATH_MAX];
+    json_t *report;
+    const json_t *body;
 
+    if (!realpath(path, real))
+        return cli_fail(CLI_USAGE, "%s: %s", path, strerror(errno));
+    report = cli_shadow_ask(call, "GET", "/v1/shadow?text=1", NULL, NULL, &status);
     if (!report)
-        status = status ? status : CLI_UNREACHABLE;
-    else if (!real)
-        status = cli_fail(CLI_USAGE, "%s: %s", path, strerror(errno));
-    else if (!json_is_true(json_object_get(report, "active")) || !json_is_string(body))
-        status = cli_fail(CLI_NO, "no candidate policy runs");
-    else if (json_integer_value(json_object_get(json_object_get(report, "candidate"), "version")))
-        status = cli_fail(CLI_USAGE, "that daemon has a store, where candidates become versions: leave out --policy");
-    else
+        return status;
+    body = json_object_get(report, "policy");
+    status = check_report(report);
+    if (!status)
         status = check_file(path, report);
     if (!status)
         status = replace(real, json_string_value(body), json_string_length(body));
     if (!status)
         status = take_effect(call, path, report);
     json_decref(report);
-    free(real);
     return status;
 }
 
