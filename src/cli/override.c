@@ -205,7 +205,7 @@ static char *body_of(const struct sl_override *override)
 
 static int run_set(const struct cli_call *call)
 {
-    struct sl_override override;
+    struct sl_override override = {.key = NULL};
     int status = read_override(call, false, &override);
     json_t *entry;
     char *body;
@@ -227,7 +227,7 @@ static int run_set(const struct cli_call *call)
 static int run_remove(const struct cli_call *call)
 {
     char path[PATH_BYTES] = "/v1/overrides";
-    struct sl_override o;
+    struct sl_override o = {.key = NULL};
     int status = read_override(call, true, &o);
     json_t *entry;
 

@@ -188,7 +188,7 @@ static bool read_list(struct sl_override_job *job, struct sl_call *call, struct 
     static const char *const known[] = {"log", NULL};
     const char *text;
     unsigned long n = 0;
-    char *end;
+    char *end = NULL;
 
     if (!read_query(job, call->query, known, "Unknown parameter; known is log.", response))
         return false;
@@ -197,7 +197,7 @@ static bool read_list(struct sl_override_job *job, struct sl_call *call, struct 
         return true;
     if (text[0] >= '0' && text[0] <= '9')
         n = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end || n > LOG_MAX)
+    if (!end || *end || n > LOG_MAX)
         return refuse(response, 400, "`log` must be 0 or 1, or how many of the newest changes: up to 1000.", "log");
     job->log = n == 1 ? SL_OVERRIDE_LOG_PRESET : (unsigned)n;
     return true;
