@@ -1,5 +1,6 @@
 /* `sluice bench core`: one decision in the library, beside the least that any limiter must do. */
 #include "cli/bench.h"
+#include "cli/bench_see.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -25,6 +26,9 @@ enum subject {
     MANY,       /* 10,000 limits, the same keys */
     WIDE_FLOOR, /* the floor over as many slots as keys, in batches with prefetch */
     WIDE,       /* batches of 16 over all keys */
+    REMEMBERED, /* on top of a rejection, in a daemon: one key again and again, 512 in turn, ever new ones */
+    REMEMBERED_TURNS,
+    REMEMBERED_NEW,
     SUBJECTS,
 };
 
@@ -311,6 +315,14 @@ static int report(const struct core_values *values, const struct bench_subject *
     return CLI_DONE;
 }
 
+static bool open_memories(struct bench_memory memories[static 3])
+{
+    for (unsigned i = 0; i < 3; i++)
+        if (!bench_memory_open(&memories[i], (enum bench_keys)i))
+            return false;
+    return true;
+}
+
 #define PLENTY "1000000000/s"
 
 static int run(const struct cli_call *call)
@@ -320,6 +332,7 @@ static int run(const struct cli_call *call)
     struct turns few = {0}, few_seen = {0}, many = {0};
     struct flat flat = {0}, wide_flat = {0};
     struct wide wide = {0};
+    struct bench_memory memories[3] = {{0}};
     struct bench_subject subjects[SUBJECTS] = {
         [FLOOR] = {"floor", "floor: SipHash, clock, one 16-byte compare-and-swap on one slot", run_floor, &flat, {0}},
         [HOT] = {"hot", "hot key, allowed, clock included, 100-limit policy", run_hot, &hot, {0}},
@@ -339,6 +352,18 @@ static int run(const struct cli_call *call)
                         &wide_flat,
                         {0}},
         [WIDE] = {"batch", "batches of 16 over all keys at random, each decision", run_wide, &wide, {0}},
+        [REMEMBERED] = {"remembered",
+                        "on top of a rejection in a daemon: remembering it, one key",
+                        bench_memory_run,
+                        &memories[BENCH_ONE_KEY],
+                        {0}},
+        [REMEMBERED_TURNS] =
+            {"rememberedTurns", "the same, 512 keys in turn", bench_memory_run, &memories[BENCH_KEYS_IN_TURN], {0}},
+        [REMEMBERED_NEW] = {"rememberedNew",
+                            "the same, ever new keys, each of which pushes one out",
+                            bench_memory_run,
+                            &memories[BENCH_NEW_KEYS],
+                            {0}},
     };
     int status = CLI_USAGE;
 
@@ -346,12 +371,14 @@ static int run(const struct cli_call *call)
         open_hot(&rejected, 100, "1/d") && open_hot(&hot_seen, 100, PLENTY) && follow(&hot_seen) &&
         open_hot(&rejected_seen, 100, "1/d") && follow(&rejected_seen) && open_turns(&few_seen, 10, PLENTY) &&
         follow(&few_seen.hot) && open_turns(&few, 10, PLENTY) && open_turns(&many, 10000, PLENTY) &&
-        open_wide(&wide, 100, values->keys)) {
+        open_wide(&wide, 100, values->keys) && open_memories(memories)) {
         bench_alternate(subjects, SUBJECTS, (unsigned)values->rounds, (unsigned)values->ms);
         status = report(values, subjects, &wide);
     } else {
         cli_fail(CLI_USAGE, "not enough memory for %llu keys", (unsigned long long)values->keys);
     }
+    for (unsigned i = 0; i < 3; i++)
+        bench_memory_close(&memories[i]);
     close_hot(&hot);
     close_hot(&rejected);
     close_hot(&hot_seen);
