@@ -32,6 +32,18 @@ def test_a_store_that_is_slow_now_and_then(fleet):
     assert "alarm store_slow: " in one.log and "calls in ten seconds; docs/runbook.md" in one.log
 
 
+def test_decisions_over_their_budget(fleet):
+    """The store is 5 ms away: far from its deadline, and beyond what was promised to callers."""
+    redis = fleet.redis(module=True)
+    proxy = fleet.proxy(redis.port)
+    proxy.set("delay 5000")
+    one = fleet.daemon(POLICY, proxy.url, "--timeout", "100ms", "--latency-budget", "2ms").wait_shared()
+    load = fleet.load(one, 1000, 10, "1 k 1")
+    until(lambda: raised(one, "decision_slow"), lambda: f"an alarm tells: {one.log}")
+    load.wait()
+    assert "alarm decision_slow: " in one.log and "the budget is 2 ms; docs/runbook.md" in one.log
+
+
 def test_clocks_an_hour_apart(fleet):
     path = os.path.join(fleet.folder, fleet.name("clock"))
     with open(path, "wb") as f:
