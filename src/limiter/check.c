@@ -127,8 +127,7 @@ static void run_plain(struct sl_limiter *limiter, struct sl_snapshot *snapshot, 
     sl_table_charge(limiter->table, item->fp, item->shape, now_us, item->cost, &decision);
     sl_bucket_verdict(item, &decision, snapshot->names, ret_verdict);
     count_decision(limiter, slot, consult, decision.allowed);
-    sl_counters_add(&snapshot->counters, slot, item->limit, SL_COUNT_DECIDED_REJECTED, decision.allowed);
-    sl_counters_add(&snapshot->counters, slot, item->limit, SL_COUNT_CHECK_REJECTED, decision.allowed);
+    sl_counters_add(&snapshot->counters, slot, item->limit, SL_COUNT_PLAIN_REJECTED, decision.allowed);
 }
 
 void sl_consult_run(struct sl_limiter *limiter, struct sl_snapshot *snapshot, unsigned slot,

@@ -25,6 +25,9 @@ enum sl_counter {
     SL_COUNT_SHARED_ALLOWED,
     SL_COUNT_DEGRADED_REJECTED,
     SL_COUNT_DEGRADED_ALLOWED,
+    /* both decided and checked, here: the usual request, whose one bucket is written down once */
+    SL_COUNT_PLAIN_REJECTED,
+    SL_COUNT_PLAIN_ALLOWED,
     SL_COUNTS,
 };
 

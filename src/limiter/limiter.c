@@ -152,16 +152,19 @@ size_t sl_limiter_counts(struct sl_limiter *limiter, struct sl_limiter_count *ro
     n = counters->n_rows;
     for (size_t i = 0; i < n && i < max; i++) {
         struct sl_counter_row sum;
+        uint64_t plain_allowed, plain_rejected;
 
         sl_counters_sum(counters, (unsigned)i, &sum);
-        rows[i] = (struct sl_limiter_count){.decided_allowed = sum.n[SL_COUNT_DECIDED_ALLOWED],
-                                            .decided_rejected = sum.n[SL_COUNT_DECIDED_REJECTED],
+        plain_allowed = sum.n[SL_COUNT_PLAIN_ALLOWED];
+        plain_rejected = sum.n[SL_COUNT_PLAIN_REJECTED];
+        rows[i] = (struct sl_limiter_count){.decided_allowed = sum.n[SL_COUNT_DECIDED_ALLOWED] + plain_allowed,
+                                            .decided_rejected = sum.n[SL_COUNT_DECIDED_REJECTED] + plain_rejected,
                                             .shared_allowed = sum.n[SL_COUNT_SHARED_ALLOWED],
                                             .shared_rejected = sum.n[SL_COUNT_SHARED_REJECTED],
                                             .degraded_allowed = sum.n[SL_COUNT_DEGRADED_ALLOWED],
                                             .degraded_rejected = sum.n[SL_COUNT_DEGRADED_REJECTED],
-                                            .checks_allowed = sum.n[SL_COUNT_CHECK_ALLOWED],
-                                            .checks_rejected = sum.n[SL_COUNT_CHECK_REJECTED],
+                                            .checks_allowed = sum.n[SL_COUNT_CHECK_ALLOWED] + plain_allowed,
+                                            .checks_rejected = sum.n[SL_COUNT_CHECK_REJECTED] + plain_rejected,
                                             .dry_allowed = sum.n[SL_COUNT_DRY_ALLOWED],
                                             .dry_rejected = sum.n[SL_COUNT_DRY_REJECTED],
                                             .blocked = i < counters->n_named &&
