@@ -229,7 +229,7 @@ static void on_timer(void *owner)
         follow->look_us = soon(follow, SL_FOLLOW_LOOK_US);
         look(follow);
     }
-    if (!follow->reporting && now >= follow->report_us) {
+    if (!follow->reporting && !follow->config.mute && now >= follow->report_us) {
         follow->report_us = soon(follow, SL_FOLLOW_REPORT_US);
         report(follow);
     }

@@ -29,6 +29,7 @@ struct sl_follow_config {
     const char *host;
     /* Looks and tells, but fetches nothing: the instance follows its file. */
     bool from_file;
+    bool mute; /* only looks and offers; the store is not told what runs */
     /* Another version is current than the one that runs. TAKEN: it runs now. REFUSED: `why` says what is wrong with it.
      * LATER: nothing is wrong with it, but it could not be taken; it is offered again after SL_FOLLOW_AGAIN_US. PENDING: sl_follow_conclude
      * will tell, and nothing is offered until then. May take the texts (and clear *text). NULL texts with from_file: then only IGNORED makes sense. */

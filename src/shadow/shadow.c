@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SUFFIX ".shadow"
+#define SUFFIX ":shadow" /* so that rights on NAMESPACE:* are enough */
 #define END_MS 2000u /* that a start waits for the end of the one before */
 
 int sl_shadow_namespace(const char *ns, char ret_ns[static SL_NAMESPACE_MAX + 1])

@@ -101,7 +101,7 @@ struct json_t *sl_shadow_json(struct sl_shadow *shadow);
 /* The texts of what runs; valid until the next start or stop. */
 const struct sl_version_text *sl_shadow_text(const struct sl_shadow *shadow);
 
-/* NAMESPACE.shadow or, where that is too long, `shadow.` and the beginning of the namespace's SHA-256. Returns 0 or
+/* NAMESPACE:shadow or, where that is too long, `shadow.` and the beginning of the namespace's SHA-256. Returns 0 or
  * SL_ENOMEM. */
 int sl_shadow_namespace(const char *ns, char ret_ns[static SL_NAMESPACE_MAX + 1]);
 

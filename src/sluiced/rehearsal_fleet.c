@@ -1,6 +1,6 @@
 /* What all instances on the store counted of one candidate: each tells the store its sums once a second.
  *
- *     NAMESPACE.shadow:{fleet}:shadow:counts:VERSION   hash   instance -> the live policy, and the counts
+ *     NAMESPACE:shadow:{fleet}:shadow:counts:VERSION   hash   instance -> the live policy, and the counts
  *
  * The counts of an instance that has gone stay: it decided its part. Only those that compare with the same live policy are
  * added up. The key goes a day after the last one told it. */

@@ -56,6 +56,7 @@ void sl_rehearsal_follow(struct sl_rehearsal *rehearsal)
     const struct sl_pointer nothing = {.number = 0};
     struct sl_follow_config config = {.place = rehearsal->place,
                                       .host = rehearsal->set.plane->host,
+                                      .mute = true, /* the counts tell who takes part */
                                       .offer = on_offer,
                                       .odd = on_odd,
                                       .owner = rehearsal};

@@ -292,7 +292,7 @@ static void the_live_namespace_is_never_used(void **state)
 
     (void)state;
     assert_int_equal(sl_shadow_namespace("sluice", ns), 0);
-    assert_string_equal(ns, "sluice.shadow");
+    assert_string_equal(ns, "sluice:shadow");
     assert_int_equal(sl_shadow_namespace(long_ns, ns), 0);
     assert_int_equal(strlen(long_ns), SL_NAMESPACE_MAX);
     assert_true(strlen(ns) <= SL_NAMESPACE_MAX && strcmp(ns, long_ns) != 0);

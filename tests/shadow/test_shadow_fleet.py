@@ -25,6 +25,7 @@ def spend_in_turns(shadows, key, n):
 
 def test_one_candidate_for_all_and_exact_sums(two, redis):
     """Each instance sees a half; together they decide as one would."""
+    assert not [k for k in redis.keys() if b":shadow" in k], "who never rehearses leaves nothing there"
     assert start(two, policy_text(6, "strict"), "?author=ann")["version"] == 1
     done = 0
     for n in (6, 10, 16):  # each part decided everywhere before the next: then the order is the same for both policies
@@ -42,8 +43,8 @@ def test_one_candidate_for_all_and_exact_sums(two, redis):
     # Under names of its own; the live ones have what they would have had.
     names = [k.decode() for k in redis.keys()]
     buckets = [n for n in names if "{fleet}" not in n and "{keys}" not in n]
-    assert sum(n.startswith("sluice.shadow:") for n in buckets) == 1 and sum(n.startswith("sluice:") for n in buckets) == 1, names
-    assert all(n.startswith(("sluice:", "sluice.shadow:")) for n in names)
+    assert sum(n.startswith("sluice:shadow:{") for n in buckets) == 1 and sum(n.startswith("sluice:{") for n in buckets) == 1, names
+    assert all(n.startswith(("sluice:{", "sluice:shadow:{")) for n in names)
 
 
 def test_what_comes_at_once_is_exact_in_sum(two):
@@ -112,6 +113,17 @@ def test_two_that_promote_at_once(two):
     assert sorted(answers)[0] == 200 and sorted(answers)[1] in (404, 409, 412), answers
     history = json.loads(two[0].daemon.ask(two[0].daemon.admin, "GET", "/v1/policy/history")[1])
     assert len(history["versions"]) == 1
+
+
+def test_the_rights_of_the_live_namespace_are_enough(fleet, redis):
+    """An ACL user that may touch the live names alone."""
+    redis.do("ACL", "SETUSER", "limiter", "on", ">secret", "~sluice:*", "+@read", "+@write", "+@connection", "+@scripting", "+time", "-@dangerous", "+info")
+    url = f"redis://limiter:secret@127.0.0.1:{redis.port}"
+    one = Shadow(fleet.daemon(fleet.policy(policy_text(10)), url, "--timeout", "2s").wait_shared())
+    one.start(policy_text(4))
+    spend_in_turns([one], "k", 12)
+    assert counts(one.compared(12, "fleet")) == (4, 2, 6, 0)
+    assert "level=error" not in one.daemon.log, one.daemon.log
 
 
 def test_what_does_not_compile_is_refused(two):
