@@ -276,7 +276,7 @@ def asked(daemon, method, path, token=None):
 def test_a_token_that_may_only_read(start, both):
     daemon = start("version: 1\nlimits: [{name: all, rate: 10/h}]\n", "--admin-read-token", "l00k", *(("--admin-token", "ch4nge") if both else ()))
     daemon.check("k")
-    for path in ("/metrics", "/v1/policy", "/v1/buckets?key=k", "/v1/top"):
+    for path in ("/metrics", "/v1/policy", "/v1/buckets?key=k", "/v1/top", "/v1/alarms"):
         assert asked(daemon, "GET", path, "l00k")[0] == asked(daemon, "HEAD", path, "l00k")[0] == 200
         assert asked(daemon, "GET", path)[0] == asked(daemon, "GET", path, "l00k!")[0] == 401
     for method, path in (("DELETE", "/v1/buckets?key=k"), ("POST", "/v1/reload"), ("PUT", "/v1/policy"), ("POST", "/v1/policy/rollback")):
