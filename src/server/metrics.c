@@ -162,8 +162,8 @@ static void add_policy_info(struct sl_exposition *x, const struct sl_shared *sha
     struct sl_policy *policy = sl_limiter_policy(shared->limiter);
     bool version = atomic_load(&shared->policy_from_store) && atomic_load(&shared->policy_version);
 
-    sl_exposition_family(x, "sluice_policy_info", "gauge", "1 for the policy in force: its SHA-256, and its source.");
-    sl_exposition_begin(x, "");
+    sl_exposition_family(x, "sluice_policy", "info", "The policy in force: its SHA-256, and its source.");
+    sl_exposition_begin(x, "_info");
     sl_exposition_label(x, "hash", sl_policy_hash(policy));
     sl_exposition_label(x, "source", version ? "store" : "file");
     sl_exposition_int(x, 1);
@@ -369,10 +369,10 @@ void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *reque
         sl_see_metrics(&x, shared->see);
     if (shared->alarms)
         add_alarms(&x, shared->alarms);
-    if (shared->hooks.shadow_totals)
-        add_shadow(&x, &shared->hooks);
     if (shared->notices)
         sl_expose_notices(&x, shared->notices);
+    if (shared->hooks.shadow_totals)
+        add_shadow(&x, &shared->hooks);
     add_build(&x);
     sl_exposition_end(&x);
 }
