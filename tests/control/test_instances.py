@@ -154,12 +154,16 @@ def test_what_does_not_compile_is_refused_everywhere(three, redis, sluice, polic
         assert limit(one) == 200 and version(one) == 1
         assert "newer_field" in one.log and "version 2:3:" in one.log
         until(lambda: reloads(one, "failed") == 1, "it is counted")
+        one.wait_log("alarm policy_rejected: .*version 2:3:.*newer_field")
+        assert one.sum("sluice_alarm", kind="policy_rejected") == 1
     until(lambda: [i["refused"] for i in sluice.history()["instances"]] == [2] * 3, "the history tells of the refusal")
     assert "newer_field" in sluice.history()["instances"][0]["reason"]
     assert "refused 2" in sluice("policy", "history").stdout
     sluice("policy", "rollback", "1")
     until(lambda: [version(d) for d in three] == [3] * 3, "the way back is open")
     assert [reloads(d, "failed") for d in three] == [1] * 3
+    for one in three:
+        one.wait_log("alarm policy_rejected is over")
     store.close()
 
 
