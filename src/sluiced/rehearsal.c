@@ -5,11 +5,15 @@
 #include "sluiced/gently.h"
 #include "store/url.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static_assert(SL_SERVER_LOOPS_MAX <= SL_SHADOW_LOOPS_MAX && SL_SERVER_LOOPS_MAX <= SL_DRY_LOOPS_MAX,
+              "every loop has its ring and its pairs");
 
 static uint64_t wall_us(void)
 {
@@ -98,7 +102,6 @@ int sl_rehearsal_run(struct sl_rehearsal *rehearsal, const struct sl_version *ve
     rehearsal->against = (struct sl_pointer){.number = version->from};
     if (!rehearsal->shared || runs.number == version->from)
         rehearsal->against = runs;
-    rehearsal->live_changed = runs.number != rehearsal->against.number;
     begin_counts(rehearsal);
     sl_witness_set(rehearsal->all_seen, SL_SEE_ALL);
     sl_log(rehearsal->set.log, SL_LOG_INFO, "a candidate policy by %s runs beside the live one%s%s%s", version->author,
@@ -130,7 +133,6 @@ void sl_rehearsal_note_live(struct sl_rehearsal *rehearsal)
         return;
     sl_shadow_recount(rehearsal->shadow);
     begin_counts(rehearsal);
-    rehearsal->live_changed = true;
     sl_log(rehearsal->set.log, SL_LOG_INFO, "another policy is in force: the candidate's counts begin anew");
 }
 

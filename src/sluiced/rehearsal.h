@@ -52,7 +52,6 @@ struct sl_rehearsal {
     struct sl_version version; /* number 0 without a store */
     struct sl_pointer against; /* the policy in force when it was started; no hash: not known here */
     char live[SL_HASH_HEX + 1];
-    bool live_changed;
     struct sl_policy *laid;          /* the one whose overrides were last laid over the candidate */
     uint64_t since_us, dry_since_us; /* Unix time */
     /* The store's part. */

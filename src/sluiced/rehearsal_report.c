@@ -31,6 +31,12 @@ static json_t *pointer_json(const struct sl_pointer *pointer)
                      pointer->hash[0] ? json_string(pointer->hash) : json_null());
 }
 
+/* Is another policy in force than when the candidate was started? An instance that was restarted since knows the number alone. */
+static bool has_changed(const struct sl_pointer *live, const struct sl_pointer *against)
+{
+    return live->number != against->number || (against->hash[0] && strcmp(live->hash, against->hash) != 0);
+}
+
 static json_t *candidate_json(const struct sl_rehearsal *rehearsal, const struct sl_shadow_figures *figures)
 {
     const struct sl_version *version = &rehearsal->version;
@@ -86,10 +92,10 @@ json_t *sl_rehearsal_json(struct sl_rehearsal *rehearsal, bool with_text, json_t
     sl_shadow_figures(rehearsal->shadow, &figures);
     live = sl_source_runs(rehearsal->set.source);
     format_time(rehearsal->since_us, since);
-    value =
-        json_pack("{s:b, s:o, s:o, s:o, s:b, s:s, s:I}", "active", 1, "candidate", candidate_json(rehearsal, &figures),
-                  "live", pointer_json(&live), "against", pointer_json(&rehearsal->against), "liveChanged",
-                  rehearsal->live_changed, "since", since, "seconds", seconds_since(rehearsal->since_us));
+    value = json_pack("{s:b, s:o, s:o, s:o, s:b, s:s, s:I}", "active", 1, "candidate",
+                      candidate_json(rehearsal, &figures), "live", pointer_json(&live), "against",
+                      pointer_json(&rehearsal->against), "liveChanged", has_changed(&live, &rehearsal->against),
+                      "since", since, "seconds", seconds_since(rehearsal->since_us));
     value = with(value, counts_json(&figures));
     value = with(value, json_pack("{s:o}", "fleet", fleet ? fleet : json_null()));
     value = with(value, sl_shadow_json(rehearsal->shadow));

@@ -284,6 +284,64 @@ static void starts_and_stops_while_decisions_come(void **state)
     close_rig(&rig);
 }
 
+struct scarce {
+    unsigned left;
+    bool on;
+};
+
+static void *scarce_realloc(void *ctx, void *p, size_t size)
+{
+    struct scarce *scarce = ctx;
+
+    if (size > 0 && scarce->on && scarce->left-- == 0) {
+        scarce->left = 0; /* once it has ended, memory has ended */
+        return NULL;
+    }
+    if (size == 0) {
+        free(p);
+        return NULL;
+    }
+    return realloc(p, size);
+}
+
+/* Whatever allocation fails: a start says so, leaves nothing, and what ran goes on. */
+static void a_start_without_memory(void **state)
+{
+    struct scarce scarce = {.on = false};
+    struct rig rig;
+    struct sl_shadow_config config = {.alloc = &rig.alloc, .table_keys = 1000, .table_log_entries = 1000};
+    char why[512];
+    unsigned n = 0;
+    int err;
+
+    (void)state;
+    rig.alloc = (struct sl_alloc){.realloc = scarce_realloc, .ctx = &scarce};
+    kit_open(&rig.kit, LIVE);
+    config.live = sl_limiter_table(rig.kit.limiter);
+    assert_int_equal(sl_shadow_new(&config, &rig.shadow), 0);
+    do {
+        scarce = (struct scarce){.left = n++, .on = true};
+        err = start(&rig, STRICT, why);
+        scarce.on = false;
+        assert_true(err == 0 || err == SL_ENOMEM);
+        assert_int_equal(sl_shadow_runs(rig.shadow), err == 0);
+        assert_true(err == 0 || why[0]);
+    } while (err);
+    assert_in_range(n, 10, 10000);
+    for (unsigned i = 0; i < n; i++) { /* and while it runs */
+        scarce = (struct scarce){.left = i, .on = true};
+        err = start(&rig, LOOSE, why);
+        scarce.on = false;
+        assert_true(sl_shadow_runs(rig.shadow));
+        if (err == 0)
+            break;
+        assert_int_equal(err, SL_ENOMEM);
+    }
+    check(&rig, 0, "k");
+    wait_compared(&rig, 1);
+    close_rig(&rig);
+}
+
 /* A namespace of its own, whatever the length of the live one. */
 static void the_live_namespace_is_never_used(void **state)
 {
@@ -310,6 +368,7 @@ int main(void)
         cmocka_unit_test(a_broken_candidate_changes_nothing),
         cmocka_unit_test(a_shadow_of_10000_limits),
         cmocka_unit_test(starts_and_stops_while_decisions_come),
+        cmocka_unit_test(a_start_without_memory),
         cmocka_unit_test(the_live_namespace_is_never_used),
     };
 

@@ -1,5 +1,6 @@
 """Candidates on a store: one for all instances, decided together, promoted on condition."""
 import json
+import threading
 
 import pytest
 from conftest import Shadow, counts, outside, policy_text
@@ -60,6 +61,7 @@ def test_a_stop_stops_all_and_a_restart_runs_it_again(fleet, redis, two):
     started = start(two, policy_text(4))
     late = Shadow(fleet.daemon(fleet.policy(policy_text(10)), redis.url, "--timeout", "2s").wait_shared())
     late.wait(started["hash"])
+    assert not late.report()["liveChanged"]
     assert two[1].ask("DELETE", "/v1/shadow?author=bob&comment=enough")[0] == 200
     for one in (*two, late):
         until(lambda: not one.report()["active"], lambda: one.daemon.log)
@@ -103,7 +105,6 @@ def test_a_promotion_that_was_overtaken_is_refused(two, fleet):
 def test_two_that_promote_at_once(two):
     """One wins; the other is told, and nothing is pushed twice."""
     start(two, policy_text(4, "strict"))
-    import threading
     answers = []
     threads = [threading.Thread(target=lambda s=s: answers.append(s.ask("POST", "/v1/shadow/promote")[0])) for s in two]
     for thread in threads:
@@ -130,6 +131,32 @@ def test_what_does_not_compile_is_refused(two):
     status, answer = two[0].ask("PUT", body="version: 1\nlimits:\n  - {name: x, rate: 0/s}\n")
     assert status == 422 and "limits[0].rate" in answer["detail"]
     assert [one.report() for one in two] == [{"active": False}] * 2
+
+
+def test_an_instance_that_comes_later_knows_what_it_is_compared_with(fleet, redis, two):
+    """Its file is older than the version beside which the candidate was started."""
+    assert two[0].ask("PUT", "/v1/policy", policy_text(20), If_Match="*")[0] == 200
+    for one in two:
+        until(lambda: one.daemon.verdict("probe", cost=0)["limit"] == 20, lambda: one.daemon.log)
+    started = start(two, policy_text(4))
+    late = Shadow(fleet.daemon(fleet.policy(policy_text(10)), redis.url, "--timeout", "2s").wait_shared())
+    late.wait(started["hash"])
+    until(lambda: late.report()["live"]["version"] == 1, lambda: late.daemon.log)
+    assert not late.report()["liveChanged"] and late.report()["against"]["version"] == 1
+    assert late.ask("POST", "/v1/shadow/promote")[0] == 200
+
+
+def test_two_that_start_at_once(two):
+    """One candidate runs everywhere; nobody is overwritten without being told."""
+    answers = []
+    threads = [threading.Thread(target=lambda i=i: answers.append(two[i % 2].ask("PUT", body=policy_text(4 + i))[0])) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 200 in answers and set(answers) <= {200, 409}, answers
+    until(lambda: [one.report().get("candidate", {}).get("version") for one in two] == [answers.count(200)] * 2, lambda: [one.report() for one in two])
+    assert two[0].hash() == two[1].hash()
 
 
 def test_an_outage_of_the_store_is_not_compared(two, redis):
