@@ -102,11 +102,11 @@ struct sl_limit {
      * shapes are the whole limit. Not one of `regions` where they do not name this region. */
     const struct sl_limit_region *region;
     const char *note;
+    /* NULL in a policy without a store, for limits without buckets and for coordination `local` */
+    const struct sl_limit_shared *shared;
     /* The rate and burst that stand here for a key with an override (policy/override.h), in place of the file's. NULL: the
      * file's own. Such a variant has the name, index and buckets of its limit. */
     const struct sl_rate_draft *replaced;
-    /* NULL in a policy without a store, for limits without buckets and for coordination `local` */
-    const struct sl_limit_shared *shared;
 };
 
 /* identity and http, as the doors need them. */
