@@ -309,7 +309,7 @@ static void too_many_variants_are_refused_with_a_way_out(void **state)
 {
     enum { LIMITS = 1000, KEYS = 70 };
     struct sl_override list[KEYS];
-    static char keys[KEYS][8];
+    static char keys[KEYS][16];
     char *text = malloc(LIMITS * 60 + 100), *at = text;
     struct sl_policy *policy;
 
