@@ -124,7 +124,8 @@ static bool write_all(int fd, const char *bytes, size_t len)
     return fsync(fd) == 0;
 }
 
-/* Puts the bytes into the file that is open at `fd`, with the mode and, where it differs, the owner that another one had. */
+/* Puts the bytes into the file that is open at `fd`, with the mode and, where it differs, the owner that another one
+ * had. */
 static bool fill(int fd, const struct stat *was, const char *bytes, size_t len)
 {
     bool done = fchmod(fd, was->st_mode & 07777) == 0 && write_all(fd, bytes, len);

@@ -1,4 +1,5 @@
-/* `sluice policy shadow | dry-run`: a candidate policy beside the live one, and what dry-run limits would have rejected. */
+/* `sluice policy shadow | dry-run`: a candidate policy beside the live one, and what dry-run limits would have
+ * rejected. */
 #include "cli/http_client.h"
 #include "cli/policy_shadow.h"
 #include "cli/policy_source.h"

@@ -21,8 +21,8 @@ static inline const struct cli_shadow_values *cli_shadow_values(const struct cli
     return (const struct cli_shadow_values *)call->values;
 }
 
-/* Asks the admin listener. `body` is taken; it and if_match may be NULL. Returns the answer; or NULL after it has said what is
- * wrong, with the exit status in *ret_status. */
+/* Asks the admin listener. `body` is taken; it and if_match may be NULL. Returns the answer; or NULL after it has
+ * said what is wrong, with the exit status in *ret_status. */
 json_t *cli_shadow_ask(const struct cli_call *call, const char *method, const char *path, json_t *body,
                        const char *if_match, int *ret_status);
 

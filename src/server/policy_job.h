@@ -1,9 +1,9 @@
-/* Work on the policy's versions, and on candidates: taken from a request, done elsewhere (the daemon has the store), answered
- * when it is back.
+/* Work on the policy's versions, and on candidates: taken from a request, done elsewhere (the daemon has the store),
+ * answered when it is back.
  *
- * The server fills in the first part and hands the job to hooks.policy, or to hooks.shadow when the verb is SL_SHADOW_REPORT
- * or a later one; whoever does it fills in the second and calls
- * sl_policy_job_done. The job's memory is the server's. */
+ * The server fills in the first part and hands the job to hooks.policy, or to hooks.shadow when the verb is
+ * SL_SHADOW_REPORT or a later one; whoever does it fills in the second and calls sl_policy_job_done. The job's
+ * memory is the server's. */
 #ifndef SL_SERVER_POLICY_JOB_H
 #define SL_SERVER_POLICY_JOB_H
 
@@ -66,8 +66,8 @@ void sl_policy_job_free(struct sl_policy_job *job);
 void sl_policy_job_hand_over(struct sl_call *call, struct sl_policy_job *job, size_t answer_bytes,
                              struct sl_http_response *response);
 
-/* Each returns false after it has answered what is wrong. The query; If-Match, whose absence is the caller's to judge; all of a
- * request that brings a policy; all of one that changes something without one. */
+/* Each returns false after it has answered what is wrong. The query; If-Match, whose absence is the caller's to
+ * judge; all of a request that brings a policy; all of one that changes something without one. */
 bool sl_policy_job_read_query(struct sl_policy_job *job, struct sl_slice query, struct sl_http_response *response);
 bool sl_policy_job_read_match(struct sl_policy_job *job, const struct sl_http_request *request, bool *ret_given,
                               struct sl_http_response *response);

@@ -60,8 +60,9 @@ struct sl_compared {
 };
 void sl_comparison_read(struct sl_comparison *comparison, struct sl_compared *ret_compared);
 
-/* {"limits","liveLimits","keys": {"newlyRejected","newlyAllowed"}}: each limit {"name","allowed","rejected","newlyRejected",
- * "newlyAllowed"}, where allowed and rejected are what both policies said; a key as sl_pairs_json has it. NULL: out of memory. */
+/* {"limits","liveLimits","keys": {"newlyRejected","newlyAllowed"}}: each limit
+ * {"name","allowed","rejected","newlyRejected", "newlyAllowed"}, where allowed and rejected are what both policies
+ * said; a key as sl_pairs_json has it. NULL: out of memory. */
 struct json_t *sl_comparison_json(struct sl_comparison *comparison);
 
 #endif

@@ -19,7 +19,8 @@ void sl_dry_free(struct sl_dry *dry); /* accepts NULL; no loop counts any more *
 void sl_dry_saw(struct sl_dry *dry, unsigned loop, const struct sluice_request *request,
                 const struct sluice_verdict *verdict);
 
-/* Any thread. sl_pairs_json of all loops, at most SL_DRY_SHOWN; *ret_n: would-be rejections in all. NULL: out of memory. */
+/* Any thread. sl_pairs_json of all loops, at most SL_DRY_SHOWN; *ret_n: would-be rejections in all. NULL: out of
+ * memory. */
 struct json_t *sl_dry_json(struct sl_dry *dry, uint64_t *ret_n);
 
 /* Counts anew. Any thread. */

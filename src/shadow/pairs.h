@@ -1,7 +1,8 @@
-/* The most frequent pairs of a limit and a key, in bounded memory: space-saving in sets, as observe/sketch.h has it for keys.
+/* The most frequent pairs of a limit and a key, in bounded memory: space-saving in sets, as observe/sketch.h has it
+ * for keys.
  *
- * One that is not there takes the place of the least counted of its set and inherits its count, as an error: the true count
- * lies between count - error and count. Until a set has been full there is no error. One thread. */
+ * One that is not there takes the place of the least counted of its set and inherits its count, as an error: the
+ * true count lies between count - error and count. Until a set has been full there is no error. One thread. */
 #ifndef SL_SHADOW_PAIRS_H
 #define SL_SHADOW_PAIRS_H
 

@@ -9,7 +9,8 @@
 #define N_TEXTS 5u
 #define LINE 64
 
-/* Then the lengths of the labels' names and values, and the bytes of everything in the same order, the limit's name first. */
+/* Then the lengths of the labels' names and values, and the bytes of everything in the same order, the limit's name
+ * first. */
 struct record {
     uint32_t size; /* to the next one, a multiple of 8; 0: the next one is at the ring's beginning */
     uint8_t allowed, source, policy_len, n_labels;

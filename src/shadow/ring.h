@@ -1,5 +1,5 @@
-/* Decisions on their way from a serving loop to the thread that rehearses them: a ring of bytes in fixed memory, with one
- * writer and one reader, who never wait for each other.
+/* Decisions on their way from a serving loop to the thread that rehearses them: a ring of bytes in fixed memory,
+ * with one writer and one reader, who never wait for each other.
  *
  *     sl_ring_put(ring, &seen)           on the loop: a copy, or false when there is no room
  *     while (sl_ring_peek(ring, &told))  on the thread

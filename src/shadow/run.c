@@ -1,4 +1,5 @@
-/* A run's life: everything is opened by whoever starts it, then belongs to the thread, and is freed by whoever joins that. */
+/* A run's life: everything is opened by whoever starts it, then belongs to the thread, and is freed by whoever joins
+ * that. */
 #include "shadow/run.h"
 
 #include "base/err.h"

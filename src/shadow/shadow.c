@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define SUFFIX ":shadow" /* so that rights on NAMESPACE:* are enough */
-#define END_MS 2000u /* that a start waits for the end of the one before */
+#define END_MS 2000u     /* that a start waits for the end of the one before */
 
 int sl_shadow_namespace(const char *ns, char ret_ns[static SL_NAMESPACE_MAX + 1])
 {

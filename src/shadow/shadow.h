@@ -1,20 +1,21 @@
-/* A candidate policy beside the live one: decides the same requests, after their verdicts, on buckets of its own, and compares.
+/* A candidate policy beside the live one: decides the same requests, after their verdicts, on buckets of its own,
+ * and compares.
  *
  *     sl_shadow_new(&config, &shadow);
- *     sl_shadow_offer(shadow, loop, &request, &verdict);         on a serving loop, after the verdict: a copy into its ring
+ *     sl_shadow_offer(shadow, loop, &request, &verdict);         on a serving loop, after the verdict: into its ring
  *     sl_shadow_start(shadow, &text, "candidate.yaml", why, ...) from now on; again: another candidate takes its place
  *     value = sl_shadow_json(shadow);
  *     sl_shadow_stop(shadow);
  *     sl_shadow_free(shadow);                                    nobody offers any more
  *
- * One background thread of the lowest priority takes decisions out of the rings in the order of their time and decides each
- * under the candidate. What finds no room in its ring is dropped and counted: the shadow never holds a loop up, and knows no
- * lock that one takes. Without a store it decides at the instant the live table decided, in a table of its own. With one it
- * has a lane and buckets of its own under another namespace (sl_shadow_namespace), so that instances that each see a part of
- * the traffic rehearse what they would decide together.
+ * One background thread of the lowest priority takes decisions out of the rings in the order of their time and
+ * decides each under the candidate. What finds no room in its ring is dropped and counted: the shadow never holds a
+ * loop up, and knows no lock that one takes. Without a store it decides at the instant the live table decided, in a
+ * table of its own. With one it has a lane and buckets of its own under another namespace (sl_shadow_namespace), so
+ * that instances that each see a part of the traffic rehearse what they would decide together.
  *
- * A candidate that takes another's place finds its buckets, as on a reload; counts begin anew. After a stop the table is
- * gone, and buckets in the store expire. */
+ * A candidate that takes another's place finds its buckets, as on a reload; counts begin anew. After a stop the
+ * table is gone, and buckets in the store expire. */
 #ifndef SL_SHADOW_SHADOW_H
 #define SL_SHADOW_SHADOW_H
 
@@ -61,15 +62,15 @@ void sl_shadow_offer(struct sl_shadow *shadow, unsigned loop, const struct sluic
 
 /* The following: one thread.
  *
- * Compiles the candidate and rehearses it from now on; `name` stands for it in findings. Returns 0; or SL_EPOLICY (a finding),
- * SL_ENOMEM, SL_EIO, SL_EINVALID, or SL_EBUSY (the one that was stopped has not come to its end), with a sentence; then all
- * stays as it was. */
+ * Compiles the candidate and rehearses it from now on; `name` stands for it in findings. Returns 0; or SL_EPOLICY (a
+ * finding), SL_ENOMEM, SL_EIO, SL_EINVALID, or SL_EBUSY (the one that was stopped has not come to its end), with a
+ * sentence; then all stays as it was. */
 int sl_shadow_start(struct sl_shadow *shadow, const struct sl_version_text *text, const char *name, char *why,
                     size_t why_size);
 /* Begins to end, and returns at once. */
 void sl_shadow_stop(struct sl_shadow *shadow);
-/* The overrides that lie over the live policy lie over the candidate too, this one and those to come. A reference is kept; NULL:
- * none. Returns 0, or SL_ENOMEM and those of before stay. */
+/* The overrides that lie over the live policy lie over the candidate too, this one and those to come. A reference is
+ * kept; NULL: none. Returns 0, or SL_ENOMEM and those of before stay. */
 int sl_shadow_lay(struct sl_shadow *shadow, struct sl_overrides *overrides);
 bool sl_shadow_runs(const struct sl_shadow *shadow);
 

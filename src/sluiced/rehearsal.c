@@ -47,8 +47,8 @@ void sl_rehearsal_totals(void *ctx, struct sl_shadow_totals *ret_totals)
 
 /* ---- what runs */
 
-/* A reference to the policy that decides. What lies over it now lies over the candidate too; that changes with the policy
- * also when an override ends, and the list of them stays. */
+/* A reference to the policy that decides. What lies over it now lies over the candidate too; that changes with the
+ * policy also when an override ends, and the list of them stays. */
 static struct sl_policy *live_policy(struct sl_rehearsal *rehearsal)
 {
     struct sl_policy *live = sl_limiter_policy(rehearsal->set.limiter);

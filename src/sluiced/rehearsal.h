@@ -93,7 +93,8 @@ struct json_t *sl_rehearsal_dry_json(struct sl_rehearsal *rehearsal);
 /* rehearsal_store.c. */
 void sl_rehearsal_do_shared(struct sl_rehearsal *rehearsal, struct sl_policy_job *job);
 
-/* rehearsal_fleet.c. Tells the store what was counted here; asks it for the sums, and answers the job with the report. */
+/* rehearsal_fleet.c. Tells the store what was counted here; asks it for the sums, and answers the job with the
+ * report. */
 void sl_rehearsal_tell(struct sl_rehearsal *rehearsal);
 void sl_rehearsal_report_shared(struct sl_rehearsal *rehearsal, struct sl_policy_job *job);
 

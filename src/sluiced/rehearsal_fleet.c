@@ -2,8 +2,8 @@
  *
  *     NAMESPACE:shadow:{fleet}:shadow:counts:VERSION   hash   instance -> the live policy, and the counts
  *
- * The counts of an instance that has gone stay: it decided its part. Only those that compare with the same live policy are
- * added up. The key goes a day after the last one told it. */
+ * The counts of an instance that has gone stay: it decided its part. Only those that compare with the same live
+ * policy are added up. The key goes a day after the last one told it. */
 #include "control/task.h"
 #include "sluiced/rehearsal.h"
 

@@ -31,7 +31,8 @@ static json_t *pointer_json(const struct sl_pointer *pointer)
                      pointer->hash[0] ? json_string(pointer->hash) : json_null());
 }
 
-/* Is another policy in force than when the candidate was started? An instance that was restarted since knows the number alone. */
+/* Is another policy in force than when the candidate was started? An instance that was restarted since knows the
+ * number alone. */
 static bool has_changed(const struct sl_pointer *live, const struct sl_pointer *against)
 {
     return live->number != against->number || (against->hash[0] && strcmp(live->hash, against->hash) != 0);

@@ -269,7 +269,8 @@ static void promote(struct task *task, const struct sl_pointer *live)
         refuse_outcome(task, outcome, wrong);
 }
 
-/* What is to be replaced must be what the caller names or, when nothing is named, what the candidate was started beside. */
+/* What is to be replaced must be what the caller names or, when nothing is named, what the candidate was started
+ * beside. */
 static bool is_expected(const struct task *task, const struct sl_pointer *live)
 {
     const struct sl_policy_job *job = task->job;
