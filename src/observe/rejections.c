@@ -9,28 +9,24 @@
 #define MINUTE_US UINT64_C(60000000)
 #define BATCH 64u /* entries that are looked at while the loop may have to wait */
 
-/* What makes an entry the same one. Zeroed behind its texts, so that it is compared as bytes. */
-struct identity {
-    struct sl_hash128 key;
-    char type[SLUICE_NAME_MAX];
-    char limit[SLUICE_NAME_MAX];
-    uint64_t reason;
-};
-
-/* Places are numbered from 1; 0 is none, so that zeroed memory is an empty one. */
+/* Places are numbered from 1; 0 is none, so that zeroed memory is an empty one. What a rejection of a key that is there
+ * touches comes first. */
 struct entry {
-    struct identity identity;
-    uint64_t hash;
+    struct sl_hash128 id;  /* of key, type, limit and reason */
     uint32_t next;         /* in its chain */
     uint32_t older, newer; /* in the order of last rejections */
+    uint16_t scope_len;
+    uint8_t source, reason;
     uint64_t first_us, last_us, count, minutes;
     int64_t tokens, remaining, retry_after_ms;
     uint64_t policy_version;
-    uint16_t key_len, scope_len, type_len;
-    uint8_t source;
     char policy_hash[SL_REJECTIONS_HASH_MAX];
-    char key[SL_REJECTIONS_KEY_MAX];
     char scope[SL_REJECTIONS_SCOPE_MAX];
+    /* what it is about */
+    struct sl_hash128 key_hash;
+    uint16_t key_len, type_len;
+    char type[SLUICE_NAME_MAX], limit[SLUICE_NAME_MAX];
+    char key[SL_REJECTIONS_KEY_MAX];
 };
 
 struct memory {
@@ -122,29 +118,28 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static void identify(const struct sl_rejections *r, const struct sl_rejected *rejected, struct identity *ret_identity)
+/* The few words of a policy: types, limits, reasons. Of the key a keyed hash is there already. */
+static uint64_t mix(uint64_t hash, const char *text, size_t len)
 {
-    const struct sluice_verdict *verdict = rejected->verdict;
-    const struct sl_who *who = rejected->who;
+    uint64_t word;
 
-    memset(ret_identity, 0, sizeof *ret_identity);
-    ret_identity->key = sl_who_hash(who, r->secret);
-    memcpy(ret_identity->type, who->type, least(who->type_len, sizeof ret_identity->type));
-    memcpy(ret_identity->limit, verdict->policy, strnlen(verdict->policy, sizeof ret_identity->limit - 1));
-    ret_identity->reason = verdict->reason;
-}
-
-/* Of the key a keyed hash is there already; types, limits and reasons are the policy's few words, and are mixed with it. */
-static uint64_t mix(const struct identity *identity)
-{
-    uint64_t words[(sizeof *identity - sizeof identity->key) / 8], hash = identity->key.a;
-
-    memcpy(words, (const char *)identity + sizeof identity->key, sizeof words);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        hash = (hash ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
+    for (size_t i = 0; i < len; i += sizeof word) {
+        word = 0;
+        memcpy(&word, text + i, least(len - i, sizeof word));
+        hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
         hash ^= hash >> 29;
     }
-    return hash;
+    return hash + len;
+}
+
+static struct sl_hash128 identify(const struct sl_rejections *r, const struct sl_rejected *rejected,
+                                  struct sl_hash128 key)
+{
+    const struct sluice_verdict *verdict = rejected->verdict;
+    uint64_t about = mix(r->secret.k0 + verdict->reason, verdict->policy, strnlen(verdict->policy, SLUICE_NAME_MAX));
+
+    about = mix(about, rejected->who->type, rejected->who->type_len);
+    return (struct sl_hash128){.a = key.a ^ about, .b = key.b + about * UINT64_C(0xBF58476D1CE4E5B9)};
 }
 
 static struct entry *at(const struct memory *memory, uint32_t place)
@@ -152,12 +147,11 @@ static struct entry *at(const struct memory *memory, uint32_t place)
     return place ? &memory->entries[place - 1] : NULL;
 }
 
-static struct entry *find(const struct sl_rejections *r, const struct memory *memory, uint64_t hash,
-                          const struct identity *identity)
+static struct entry *find(const struct sl_rejections *r, const struct memory *memory, struct sl_hash128 id)
 {
-    struct entry *entry = at(memory, memory->chains[hash & r->mask]);
+    struct entry *entry = at(memory, memory->chains[id.a & r->mask]);
 
-    while (entry && (entry->hash != hash || memcmp(&entry->identity, identity, sizeof *identity) != 0))
+    while (entry && (entry->id.a != id.a || entry->id.b != id.b))
         entry = at(memory, entry->next);
     return entry;
 }
@@ -186,7 +180,7 @@ static void become_newest(struct memory *memory, struct entry *entry)
 static struct entry *drop_oldest(const struct sl_rejections *r, struct memory *memory)
 {
     struct entry *entry = at(memory, memory->oldest);
-    uint32_t *link = &memory->chains[entry->hash & r->mask], place = place_of(memory, entry);
+    uint32_t *link = &memory->chains[entry->id.a & r->mask], place = place_of(memory, entry);
 
     while (*link != place)
         link = &at(memory, *link)->next;
@@ -198,17 +192,22 @@ static struct entry *drop_oldest(const struct sl_rejections *r, struct memory *m
     return entry;
 }
 
-static struct entry *add(const struct sl_rejections *r, struct memory *memory, uint64_t hash,
-                         const struct identity *identity, const struct sl_rejected *rejected)
+static struct entry *add(const struct sl_rejections *r, struct memory *memory, struct sl_hash128 id,
+                         struct sl_hash128 key, const struct sl_rejected *rejected)
 {
     const struct sl_who *who = rejected->who;
     struct entry *entry = memory->n < r->max ? &memory->entries[memory->n++] : drop_oldest(r, memory);
 
-    *entry = (struct entry){
-        .identity = *identity, .hash = hash, .key_len = (uint16_t)who->key_len, .type_len = (uint16_t)who->type_len};
+    *entry = (struct entry){.id = id,
+                            .key_hash = key,
+                            .reason = rejected->verdict->reason,
+                            .key_len = (uint16_t)who->key_len,
+                            .type_len = (uint16_t)who->type_len};
     memcpy(entry->key, who->key, least(who->key_len, sizeof entry->key));
-    entry->next = memory->chains[hash & r->mask];
-    memory->chains[hash & r->mask] = place_of(memory, entry);
+    memcpy(entry->type, who->type, least(who->type_len, sizeof entry->type));
+    memcpy(entry->limit, rejected->verdict->policy, strnlen(rejected->verdict->policy, sizeof entry->limit - 1));
+    entry->next = memory->chains[id.a & r->mask];
+    memory->chains[id.a & r->mask] = place_of(memory, entry);
     become_newest(memory, entry);
     return entry;
 }
@@ -247,16 +246,13 @@ static void take_figures(struct entry *entry, const struct sl_rejected *rejected
 void sl_rejections_tell(struct sl_rejections *r, unsigned loop, const struct sl_rejected *rejected, uint64_t now_us)
 {
     struct memory *memory = &r->memories[loop];
-    struct identity identity;
+    struct sl_hash128 key = sl_who_hash(rejected->who, r->secret), id = identify(r, rejected, key);
     struct entry *entry;
-    uint64_t hash;
 
-    identify(r, rejected, &identity);
-    hash = mix(&identity);
     pthread_mutex_lock(&memory->lock);
-    entry = find(r, memory, hash, &identity);
+    entry = find(r, memory, id);
     if (!entry) {
-        entry = add(r, memory, hash, &identity, rejected);
+        entry = add(r, memory, id, key, rejected);
     } else if (memory->newest != place_of(memory, entry)) {
         leave_order(memory, entry);
         become_newest(memory, entry);
@@ -296,10 +292,10 @@ static bool is_whose(const struct entry *entry, const struct sl_rejections_query
 
     if (!who)
         return true;
-    if (entry->identity.key.a != key->a || entry->identity.key.b != key->b)
+    if (entry->key_hash.a != key->a || entry->key_hash.b != key->b)
         return false;
     return query->any_type || (entry->type_len == who->type_len &&
-                               memcmp(entry->identity.type, who->type, least(who->type_len, SLUICE_NAME_MAX)) == 0);
+                               memcmp(entry->type, who->type, least(who->type_len, SLUICE_NAME_MAX)) == 0);
 }
 
 static int copy_memory(struct memory *memory, const struct sl_rejections_query *query, const struct sl_hash128 *key,
@@ -322,7 +318,7 @@ static int copy_memory(struct memory *memory, const struct sl_rejections_query *
 
 static int by_identity(const void *a, const void *b)
 {
-    return memcmp(&((const struct entry *)a)->identity, &((const struct entry *)b)->identity, sizeof(struct identity));
+    return memcmp(&((const struct entry *)a)->id, &((const struct entry *)b)->id, sizeof(struct sl_hash128));
 }
 
 static int latest_first(const void *a, const void *b)
@@ -384,7 +380,7 @@ static bool is_within(const struct entry *entry, uint64_t since_us, uint64_t unt
 static void tell_of(const struct entry *entry, bool certain, struct sl_rejection *ret)
 {
     *ret = (struct sl_rejection){.policy_version = entry->policy_version,
-                                 .key_id = entry->identity.key.a ^ entry->identity.key.b,
+                                 .key_id = entry->key_hash.a ^ entry->key_hash.b,
                                  .first_us = entry->first_us,
                                  .last_us = entry->last_us,
                                  .count = entry->count,
@@ -392,13 +388,13 @@ static void tell_of(const struct entry *entry, bool certain, struct sl_rejection
                                  .limit = entry->tokens,
                                  .remaining = entry->remaining,
                                  .retry_after_ms = entry->retry_after_ms,
-                                 .reason = (uint8_t)entry->identity.reason,
+                                 .reason = entry->reason,
                                  .source = entry->source,
                                  .certain = certain};
     sl_show(ret->key, entry->key, entry->key_len, least(entry->key_len, sizeof entry->key));
-    sl_show(ret->key_type, entry->identity.type, entry->type_len, least(entry->type_len, SLUICE_NAME_MAX));
+    sl_show(ret->key_type, entry->type, entry->type_len, least(entry->type_len, SLUICE_NAME_MAX));
     sl_show(ret->scope, entry->scope, entry->scope_len, least(entry->scope_len, sizeof entry->scope));
-    memcpy(ret->policy, entry->identity.limit, sizeof ret->policy);
+    memcpy(ret->policy, entry->limit, sizeof ret->policy);
     memcpy(ret->policy_hash, entry->policy_hash, sizeof ret->policy_hash);
 }
 

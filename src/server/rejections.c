@@ -6,22 +6,24 @@
 #include "server/route.h"
 #include "server/see.h"
 
-#include "base/clock.h"
 #include "policy/report_parts.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define LIMIT_PRESET 100u
 #define LIMIT_MAX 1000u
 
+/* To some milliseconds, which is enough for who asks later, and a fifth of the price. */
 static uint64_t wall_us(void)
 {
-    struct sl_clock clock = sl_clock_system();
+    struct timespec now;
 
-    return clock.wall_us(clock.ctx);
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
 /* ---- the witness */
