@@ -17,6 +17,10 @@ struct override_values {
     uint64_t burst, n; /* burst 0: not given; n: entries of the history */
 };
 
+/* Lays the store's overrides over a policy, which takes the place of *policy. Returns 0, or a status after it has said what is
+ * wrong. */
+int cli_override_lay(const struct cli_store_options *options, struct sl_policy **policy);
+
 /* Each returns what the admin listener would answer (a new reference), or NULL after the reason has been said and
  * *ret_status set. */
 struct json_t *cli_override_set_in_store(const struct override_values *values, const struct sl_override *override,

@@ -214,6 +214,27 @@ static json_t *list_json(struct cli_store *store, const struct got *got)
     return object;
 }
 
+int cli_override_lay(const struct cli_store_options *options, struct sl_policy **policy)
+{
+    struct got got = {.done = false};
+    struct sl_policy *over = NULL;
+    struct cli_store store;
+    int status = cli_store_open(&store, options);
+
+    if (status)
+        return status;
+    status = await(&store, sl_overrides_fetch(&store.place, on_fetched, &got), &got);
+    if (!status && got.list->n && sl_policy_override(*policy, got.list, wall_us(), &over))
+        status = cli_fail(CLI_USAGE, "out of memory");
+    if (!status && over) {
+        sl_policy_unref(*policy);
+        *policy = over;
+    }
+    sl_overrides_unref(got.list);
+    cli_store_close(&store);
+    return status;
+}
+
 json_t *cli_override_list_in_store(const struct override_values *values, unsigned log, int *ret_status)
 {
     struct got got = {.done = false};

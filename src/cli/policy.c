@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/files.h"
 #include "cli/key_tier.h"
+#include "cli/override.h"
 #include "cli/policy_live.h"
 #include "cli/policy_source.h"
 #include "policy/report.h"
@@ -225,7 +226,10 @@ static int run_explain(const struct cli_call *call)
         status = open_policy(call, call->words[0], CLI_NO, &found);
     if (status)
         return status;
-    status = explain(call, found.policy, &request);
+    if (found.version.number) /* what decides there is the version with the overrides over it */
+        status = cli_override_lay(&values->at, &found.policy);
+    if (!status)
+        status = explain(call, found.policy, &request);
     cli_policy_close(&found);
     return status;
 }

@@ -116,6 +116,10 @@ def test_the_store_s_policy_is_asked_before_an_override_is_set(two, sluice, path
     assert "note" not in sluice.json("override", "set", "k", "--rate", "5/h")
     wait_limit(two, 5)
     assert sluice.json("override", "list")["overrides"][0]["state"] == "active"
+    told = sluice.json("policy", "explain", "@current", "k")
+    assert [(o["limit"], o["rate"]) for o in told["overrides"]] == [("all", "5/h")] and told["buckets"][0]["effective"] == "5/h"
+    assert "override  all: token_bucket 5/h per key, in place of token_bucket 100/h per key" in sluice("policy", "explain", "@current", "k").stdout
+    assert sluice.json("policy", "explain", "@current", "other")["overrides"] == []
 
 
 def test_an_override_ends_in_time_also_where_the_store_is_cut_off(fleet, redis, path):
