@@ -321,6 +321,9 @@ def test_reloads_that_race(start):
 
 def test_many_reloads_keep_memory_where_it_was(start):
     """What a policy took is given back when the next one is in force, whichever thread it was that freed it."""
+    with open(SLUICED, "rb") as f:
+        if re.search(rb"__[at]san_init", f.read()):
+            pytest.skip("a sanitizer keeps what was freed")
     daemon = start(policy(0))
     extra = ["".join(f"  - {{name: l{i}, key: k{i}, rate: {i + half + 1}/m}}\n" for i in range(1000)) for half in range(2)]
 
