@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static_assert(SL_SERVER_LOOPS_MAX <= SL_SHADOW_LOOPS_MAX && SL_SERVER_LOOPS_MAX <= SL_DRY_LOOPS_MAX,
-              "every loop has its ring and its pairs");
+static_assert(SL_SERVER_LOOPS_MAX <= SL_SHADOW_LOOPS_MAX, "every loop has its ring");
+static_assert(SL_SERVER_LOOPS_MAX <= SL_DRY_LOOPS_MAX, "and its pairs");
 
 static uint64_t wall_us(void)
 {
