@@ -174,6 +174,7 @@ void sl_inquiry_answer(struct sl_inquiry *inquiry, struct sl_call *call, size_t 
                        struct sl_http_response *response)
 {
     if (inquiry->n_open == 1) {
+        tell_witnesses(inquiry);
         inquiry->answer(inquiry, response);
     } else {
         inquiry->later = sl_call_later(call, answer_bytes);
@@ -190,6 +191,7 @@ void sl_inquiry_answer_decided(struct sl_service *service)
         service->decided = inquiry->next;
         if (!service->decided)
             service->last_decided = &service->decided;
+        tell_witnesses(inquiry); /* before whoever asked has the answer, and asks who was told */
         if (inquiry->later) {
             inquiry->answer(inquiry, sl_http_later_begin(inquiry->later));
             sl_http_later_send(inquiry->later);
