@@ -86,13 +86,13 @@ int64_t admin_time(const json_t *object, const char *name)
 {
     const char *text = json_string_value(json_object_get(object, name));
     struct tm tm = {0};
-    unsigned ms = 0;
+    int64_t ms = 0;
     const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
 
     if (!rest)
         return 0;
-    if (*rest == '.')
-        sscanf(rest, ".%3u", &ms);
+    for (int64_t unit = *rest == '.' ? 100 : 0; unit && *++rest >= '0' && *rest <= '9'; unit /= 10)
+        ms += (*rest - '0') * unit;
     return (int64_t)timegm(&tm) * 1000 + ms;
 }
 

@@ -29,7 +29,10 @@ bool bench_memory_open(struct bench_memory *memory, enum bench_keys keys)
 /* "acct_00000000017" of the number. */
 static void make_key(char key[static KEY_LEN], uint64_t number)
 {
-    memcpy(key, "acct_00000000000", KEY_LEN);
+    static const char template[] = "acct_00000000000";
+
+    for (unsigned i = 0; i < KEY_LEN; i++)
+        key[i] = template[i];
     for (unsigned at = KEY_LEN; number; number /= 10)
         key[--at] = (char)('0' + number % 10);
 }

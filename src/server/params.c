@@ -88,18 +88,27 @@ static uint64_t read_fraction(const char **text)
     return us;
 }
 
+/* -1: it is no such number. */
+static int two_digits(const char *text)
+{
+    if (text[0] < '0' || text[0] > '9' || text[1] < '0' || text[1] > '9')
+        return -1;
+    return (text[0] - '0') * 10 + text[1] - '0';
+}
+
 /* "Z", "+02:00": the seconds to take away; false for anything else, and for more behind it. */
 static bool read_offset(const char *text, int64_t *ret_s)
 {
-    unsigned hours, minutes;
-    int end = 0;
+    int hours, minutes;
 
     *ret_s = 0;
     if ((*text == 'Z' || *text == 'z') && !text[1])
         return true;
-    if ((*text != '+' && *text != '-') || strlen(text) != 6 || text[1] < '0' || text[1] > '9' || text[4] < '0' ||
-        text[4] > '9' || sscanf(text + 1, "%2u:%2u%n", &hours, &minutes, &end) != 2 || end != 5 || hours > 23 ||
-        minutes > 59)
+    if ((*text != '+' && *text != '-') || strlen(text) != 6 || text[3] != ':')
+        return false;
+    hours = two_digits(text + 1);
+    minutes = two_digits(text + 4);
+    if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59)
         return false;
     *ret_s = (int64_t)(hours * 3600 + minutes * 60) * (*text == '-' ? -1 : 1);
     return true;
