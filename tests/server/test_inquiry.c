@@ -72,9 +72,17 @@ int __wrap_sl_lane_check(struct sl_lane *self, const struct sluice_request *requ
 
 /* ---- the connection */
 
+/* What the witness has seen. */
+static struct {
+    char keys[8][16];
+    bool allowed[8], reported[8];
+    unsigned n;
+} seen;
+
 static struct {
     struct sl_http_asker base;
     struct sl_http_response *response;
+    unsigned n_seen; /* when the last answer was begun */
     bool out_of_memory;
     size_t answer_bytes;
     unsigned n_open, n_sent;
@@ -84,6 +92,7 @@ static struct {
 static struct sl_http_response *begin(struct sl_http_later *later)
 {
     (void)later;
+    asker.n_seen = seen.n;
     return asker.response;
 }
 
@@ -285,12 +294,6 @@ static void auth_keeps_its_style_over_a_reload(void **state)
 
 /* ---- who is told of decisions */
 
-static struct {
-    char keys[8][16];
-    bool allowed[8], reported[8];
-    unsigned n;
-} seen;
-
 static void saw(void *ctx, const struct sl_witnessed *decision)
 {
     unsigned at = seen.n++ % 8;
@@ -369,6 +372,39 @@ static void witnesses_are_told_of_what_had_to_wait(void **state)
     assert_string_equal(seen.keys[1], "a/1");
     assert_string_equal(seen.keys[2], "c/2");
     assert_false(seen.allowed[2]);
+    assert_int_equal(asker.n_seen, 3); /* before the answer went out */
+    close_waiting(&d);
+}
+
+/* Of a batch too, those that are asked for have reports, each its own; decided now or later, with a lane or without. */
+static void elements_of_batches_have_reports(void **state)
+{
+    static const char batch[] = "POST /check\n\n[{\"key\":\"a\"},{\"key\":\"b1\"},{\"key\":\"c\"},{\"key\":\"b2\"}]";
+    static const char *const keys[] = {"a/", "b1/", "c/", "b2/"};
+    struct sl_witnesses witnesses;
+    struct door d;
+
+    (void)state;
+    open_waiting(&d, LIMITS);
+    watch(&d, &witnesses, SL_SEE_ALL);
+    assert_int_equal(door_ask(&d, batch), 0);
+    end_open();
+    sl_inquiry_answer_decided(&d.service);
+    lane.pending = false;
+    assert_int_equal(door_ask(&d, batch), 200);
+    assert_int_equal(seen.n, 8);
+    for (unsigned i = 0; i < 8; i++) {
+        assert_string_equal(seen.keys[i], keys[i % 4]);
+        assert_int_equal(seen.reported[i], i % 2);
+    }
+    memset(&seen, 0, sizeof seen);
+    d.service.lane = NULL;
+    assert_int_equal(door_ask(&d, batch), 200);
+    assert_int_equal(seen.n, 4);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(seen.reported[i], i % 2);
+    assert_int_equal(door_ask(&d, "POST /check\n\n[{\"key\":\"b\"},{\"key\":\"\"}]"), 400);
+    assert_int_equal(seen.n, 4); /* one bad element, and nothing is decided */
     close_waiting(&d);
 }
 
@@ -399,6 +435,7 @@ int main(void)
         cmocka_unit_test(auth_keeps_its_style_over_a_reload),
         cmocka_unit_test(witnesses_are_told_of_what_they_want_to_see),
         cmocka_unit_test(witnesses_are_told_of_what_had_to_wait),
+        cmocka_unit_test(elements_of_batches_have_reports),
         cmocka_unit_test(there_are_only_so_many_witnesses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
