@@ -11,10 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCAN_COUNT "50"                     /* records of 5 KiB at most in one reply */
-#define LOG_PAGE 20u                        /* entries of twice that */
-#define ROUNDS_MAX 5u                       /* lists that changed while they were fetched, in a row */
+#define SCAN_COUNT "50" /* records of 5 KiB at most in one reply */
+#define LOG_PAGE 20u    /* entries of twice that */
+#define ROUNDS_MAX 3u   /* lists that changed while they were fetched, in a row */
+#define RECORD_BYTES_MAX (SL_OVERRIDE_RECORD_MAX + 64u)
 #define RECORDS_MAX (2u * SL_OVERRIDES_MAX) /* a scan may tell of one twice */
+
+/* A page of the records. One that is longer than ours can be is told of as an empty one: whoever put it there would else
+ * make the reply too long to be read, and keep all others from us. */
+static const char scan_script[] = "local page = redis.pcall('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])\n"
+                                  "if page.err then return page end\n"
+                                  "local records = {}\n"
+                                  "for i = 2, #page[2], 2 do\n"
+                                  "  records[#records + 1] = #page[2][i] <= tonumber(ARGV[3]) and page[2][i] or ''\n"
+                                  "end\n"
+                                  "return {page[1], records}\n";
 
 /* ---- names */
 
@@ -190,7 +201,7 @@ static void on_scanned(void *ctx, enum sl_result result, const struct sl_reply *
 {
     struct fetch *fetch = ctx;
     struct sl_control_key key = sl_overrides_key(&fetch->place);
-    const struct sl_reply *cursor, *pairs;
+    const struct sl_reply *cursor, *records;
     char why[SL_CONTROL_WHY_MAX];
 
     if (result != SL_RESULT_OK) {
@@ -203,9 +214,9 @@ static void on_scanned(void *ctx, enum sl_result result, const struct sl_reply *
         return;
     }
     cursor = reply->elements[0];
-    pairs = reply->elements[1];
-    for (size_t i = 1; i < pairs->n; i += 2)
-        if (!take_record(fetch, pairs->elements[i])) {
+    records = reply->elements[1];
+    for (size_t i = 0; i < records->n; i++)
+        if (!take_record(fetch, records->elements[i])) {
             finish_unsent(fetch, SL_CONTROL_NOMEM);
             return;
         }
@@ -219,9 +230,13 @@ static void on_scanned(void *ctx, enum sl_result result, const struct sl_reply *
 static void scan(struct fetch *fetch, const char *cursor, size_t len)
 {
     struct sl_control_key key = sl_overrides_key(&fetch->place);
-    struct sl_word words[] = {
-        SL_WORD("HSCAN"), sl_control_word(&key), {cursor, len}, SL_WORD("COUNT"), SL_WORD(SCAN_COUNT)};
-    enum sl_control outcome = sl_control_ask(&fetch->place, words, 5, &key, on_scanned, fetch);
+    char most[16];
+    struct sl_word args[] = {
+        {cursor, len},
+        SL_WORD(SCAN_COUNT),
+        {most, (size_t)snprintf(most, sizeof most, "%u", RECORD_BYTES_MAX)},
+    };
+    enum sl_control outcome = sl_control_eval(&fetch->place, scan_script, &key, 1, args, 3, on_scanned, fetch);
 
     if (outcome != SL_CONTROL_OK)
         finish_unsent(fetch, outcome);
@@ -249,19 +264,20 @@ static void begin_round(struct fetch *fetch, const struct sl_revision *revision)
     fetch->values = json_array();
     if (!fetch->values)
         finish_unsent(fetch, SL_CONTROL_NOMEM);
-    else if (++fetch->rounds > ROUNDS_MAX)
-        finish(fetch, SL_CONTROL_AWAY, NULL, "the overrides change faster than they can be fetched");
     else
         scan(fetch, "0", 1);
 }
 
+/* A list that changes again and again is taken in the end, under the revision that it had before it was read: each record
+ * is whole, and the next look finds that there is a newer revision. Waiting for a pause would mean that who sets many
+ * overrides keeps every instance from all of them. */
 static void on_revision(void *ctx, enum sl_control outcome, const struct sl_revision *revision, const char *why)
 {
     struct fetch *fetch = ctx;
 
     if (outcome != SL_CONTROL_OK)
         finish(fetch, outcome, NULL, why);
-    else if (fetch->scanned && !strcmp(revision->text, fetch->revision.text))
+    else if (fetch->scanned && (!strcmp(revision->text, fetch->revision.text) || ++fetch->rounds >= ROUNDS_MAX))
         make_list(fetch);
     else
         begin_round(fetch, revision);

@@ -15,7 +15,7 @@ struct sl_overrides_follow {
     struct sl_revision revision; /* of what was taken */
     uint64_t look_us;
     bool busy, looked;
-    unsigned refused; /* looks in a row */
+    unsigned refused, failed; /* looks, fetches in a row */
     char odd[SL_CONTROL_WHY_MAX];
 };
 
@@ -52,11 +52,12 @@ static void on_fetched(void *ctx, enum sl_control outcome, struct sl_overrides *
 {
     struct sl_overrides_follow *follow = ctx;
 
+    follow->failed = outcome == SL_CONTROL_OK ? 0 : follow->failed + 1;
     if (outcome == SL_CONTROL_OK) {
         if (follow->config.take(follow->config.owner, overrides, revision))
             follow->revision = *revision;
         note(follow, why);
-    } else if (outcome == SL_CONTROL_FOREIGN) {
+    } else if (outcome == SL_CONTROL_FOREIGN || follow->failed >= REFUSED_TOLD) {
         note(follow, why);
     }
     settle(follow, outcome);

@@ -317,6 +317,50 @@ static void a_list_of_many_pages_is_fetched_whole(void **state)
     assert_int_equal(count_all(), N);
 }
 
+/* A value that no reply has room for, in any page. */
+static void a_huge_record_keeps_no_other_away(void **state)
+{
+    static char huge[600001];
+    struct sl_override o = override("k", NULL, 5);
+    struct got got;
+
+    (void)state;
+    memset(huge, 'x', sizeof huge - 1);
+    must_change(&o, false);
+    ask(WORDS("HSET", LIST, "api_key\n\nx", huge));
+    got = fetch_all();
+    assert_int_equal(got.outcome, SL_CONTROL_OK);
+    assert_int_equal(got.overrides->n, 1);
+    assert_non_null(strstr(got.why, "1 records"));
+    sl_overrides_unref(got.overrides);
+}
+
+/* Who sets one override after the other keeps nobody from those that are there. */
+static void a_list_that_never_rests_is_fetched(void **state)
+{
+    struct sl_override o = override("k", NULL, 5);
+    struct got got = {.done = false};
+    uint64_t revision = 0;
+    char key[16];
+
+    (void)state;
+    for (unsigned i = 0; i < 400; i++) {
+        struct sl_override other = override(key, NULL, 5);
+
+        snprintf(key, sizeof key, "key-%u", i);
+        other.key_len = strlen(key);
+        revision = must_change(&other, false);
+    }
+    assert_int_equal(sl_overrides_fetch(&place, on_got, &got), SL_CONTROL_OK);
+    while (!got.done)
+        must_change(&o, false); /* fewer round trips than the pages of the list */
+    assert_int_equal(got.outcome, SL_CONTROL_OK);
+    assert_true(got.overrides->n >= 400);
+    assert_true(got.revision.number >= revision);
+    assert_true(got.revision.number < must_change(&o, false)); /* so the next look fetches again */
+    sl_overrides_unref(got.overrides);
+}
+
 static void what_is_out_of_range_is_not_sent(void **state)
 {
     struct sl_override o = override("", NULL, 5);
@@ -422,6 +466,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_log_keeps_the_newest_changes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_not_ours_is_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_list_of_many_pages_is_fetched_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_huge_record_keeps_no_other_away, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_list_that_never_rests_is_fetched, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_out_of_range_is_not_sent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_change_is_heard_of_and_a_lost_list_is_kept, set_up, tear_down),
     };
