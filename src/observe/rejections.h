@@ -43,19 +43,19 @@ struct sl_rejected {
 
 /* One entry, as it is told. Texts are NUL-terminated and fit to be shown (observe/show.h). */
 struct sl_rejection {
-    char key[SL_SHOWN_MAX(SL_REJECTIONS_KEY_MAX)];
-    char key_type[SL_SHOWN_MAX(SLUICE_NAME_MAX)];
-    char scope[SL_SHOWN_MAX(SL_REJECTIONS_SCOPE_MAX)]; /* of the last */
-    char policy[SLUICE_NAME_MAX];                      /* the limit; "" when there was none */
-    char policy_hash[SL_REJECTIONS_HASH_MAX];          /* in force at the last */
-    uint64_t policy_version;
-    uint64_t key_id; /* differs where keys differ behind what is shown */
+    uint64_t policy_version; /* in force at the last; 0: it has none */
+    uint64_t key_id;         /* differs where keys differ behind what is shown */
     uint64_t first_us, last_us, count;
     uint64_t minutes; /* bit i: there was one in the i-th minute before the last one's */
     /* of the last */
     int64_t limit, remaining, retry_after_ms;
     uint8_t reason, source; /* enum sluice_reason, sluice_source */
     bool certain;           /* false: of so long ago, only that it lies between first and last is known */
+    char policy_hash[SL_REJECTIONS_HASH_MAX]; /* in force at the last */
+    char policy[SLUICE_NAME_MAX];             /* the limit; "" when there was none */
+    char key[SL_SHOWN_MAX(SL_REJECTIONS_KEY_MAX)];
+    char key_type[SL_SHOWN_MAX(SLUICE_NAME_MAX)];
+    char scope[SL_SHOWN_MAX(SL_REJECTIONS_SCOPE_MAX)]; /* of the last */
 };
 
 struct sl_rejections_query {

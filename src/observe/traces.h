@@ -46,11 +46,11 @@ struct sl_traced {
     uint64_t seq;   /* in its trace, from 1 */
     uint64_t at_us; /* wall clock */
     int64_t cost;   /* as asked for: SLUICE_COST_DEFAULT, or a number */
-    char scope[SL_SHOWN_MAX(SL_TRACE_SCOPE_MAX)];
-    char tier[SLUICE_NAME_MAX], endpoint[SLUICE_NAME_MAX]; /* "" when none */
     struct sluice_verdict verdict;
-    unsigned n_items; /* at most SL_TRACE_ITEMS_MAX of them are here */
     struct sl_report_item items[SL_TRACE_ITEMS_MAX];
+    unsigned n_items;                                      /* that there were; at most SL_TRACE_ITEMS_MAX are here */
+    char tier[SLUICE_NAME_MAX], endpoint[SLUICE_NAME_MAX]; /* "" when none */
+    char scope[SL_SHOWN_MAX(SL_TRACE_SCOPE_MAX)];
 };
 
 enum sl_trace_phase { SL_TRACE_ARMED, SL_TRACE_COMPLETE, SL_TRACE_EXPIRED };

@@ -71,7 +71,7 @@ static struct sl_rejection list[20000];
 static size_t read_within(struct sl_rejections *rejections, const char *key, const char *type, uint64_t since_us,
                           uint64_t until_us, struct sl_rejections_reach *ret_reach)
 {
-    struct sl_who who;
+    struct sl_who who = {.key = NULL};
     struct sl_rejections_query query = {
         .who = key ? &who : NULL, .any_type = !type, .since_us = since_us, .until_us = until_us};
     struct sl_rejections_reach reach;
