@@ -56,6 +56,18 @@ bool sl_find_key_tier(const struct sl_limiter *limiter, const struct sl_policy *
     return true;
 }
 
+int sl_limiter_resolve(const struct sl_limiter *limiter, const struct sl_policy *policy,
+                       const struct sluice_request *request, struct sl_resolved *ret)
+{
+    int err = sl_check_request(policy, request, &ret->request, &ret->buffer, NULL, NULL);
+
+    if (err != 0)
+        return err;
+    sl_find_key_tier(limiter, policy, &ret->request, ret->tier);
+    sl_policy_resolve(policy, &ret->request, &ret->resolution);
+    return 0;
+}
+
 void sl_limiter_set_key_tier(struct sl_limiter *limiter, sl_key_tier *key_tier, void *ctx)
 {
     limiter->key_tier = key_tier;

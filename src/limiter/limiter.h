@@ -120,6 +120,19 @@ typedef bool sl_key_tier(void *ctx, const char *key, size_t len, char *tier, siz
 /* Sets it, or takes it away (NULL). Not while anybody decides. */
 void sl_limiter_set_key_tier(struct sl_limiter *limiter, sl_key_tier *key_tier, void *ctx);
 
+/* What a request meets under `policy`, as a decision resolves it: for who tells of decisions. Borrows from the request, from
+ * the policy and from itself: not to be copied. */
+struct sl_resolved {
+    struct sluice_request request; /* checked; with the tier that stands elsewhere, if one does */
+    struct sl_resolution resolution;
+    struct sl_request_buffer buffer;
+    char tier[SLUICE_NAME_MAX];
+};
+
+/* Returns 0, or SL_EINVALID: this policy refuses the request. */
+int sl_limiter_resolve(const struct sl_limiter *limiter, const struct sl_policy *policy,
+                       const struct sluice_request *request, struct sl_resolved *ret_resolved);
+
 /* ---- a sample of the requests, with their keys
  *
  * A tap is told of one request in SL_TAP_EVERY on average, chosen at random, as it was given, once it has been accepted.

@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "limiter/counters.h"
-#include "limiter/snapshot.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -46,19 +45,12 @@ static void copy_name(char to[static SLUICE_NAME_MAX], const char *from)
 /* Which tier and endpoint the request belongs to: looked up once more, as the decision did. */
 static void find_names(struct sl_service *service, const struct sluice_request *request, struct sl_traced *traced)
 {
-    const struct sl_policy *policy = sl_service_policy(service);
-    struct sl_request_buffer buffer;
-    struct sl_resolution resolution;
-    struct sluice_request checked;
-    char tier[SLUICE_NAME_MAX];
-    const char *field, *why;
+    struct sl_resolved resolved;
 
-    if (sl_request_check(policy, request, &checked, &buffer, &field, &why))
+    if (sl_limiter_resolve(service->shared->limiter, sl_service_policy(service), request, &resolved))
         return; /* the policy has changed, and this one refuses it */
-    sl_find_key_tier(service->shared->limiter, policy, &checked, tier);
-    sl_policy_resolve(policy, &checked, &resolution);
-    copy_name(traced->tier, resolution.tier);
-    copy_name(traced->endpoint, resolution.endpoint);
+    copy_name(traced->tier, resolved.resolution.tier);
+    copy_name(traced->endpoint, resolved.resolution.endpoint);
 }
 
 void sl_see_traced(void *ctx, const struct sl_witnessed *seen)

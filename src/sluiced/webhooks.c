@@ -36,23 +36,19 @@ static const struct sl_item *bucket_of(const struct sl_resolution *resolution, c
 static void saw_warning(void *ctx, const struct sl_witnessed *decision)
 {
     struct sl_webhooks *webhooks = ctx;
-    const struct sl_policy *policy = sl_service_policy(decision->service);
+    struct sl_service *service = decision->service;
     struct sl_message_source source = {.instance = webhooks->instance};
     struct sl_message_warning warning = {.verdict = decision->verdict};
-    struct sl_request_buffer buffer;
-    struct sluice_request checked;
-    struct sl_resolution resolution;
-    const char *field, *why;
+    struct sl_resolved resolved;
 
-    if (sl_request_check(policy, decision->request, &checked, &buffer, &field, &why))
+    if (sl_limiter_resolve(service->shared->limiter, sl_service_policy(service), decision->request, &resolved))
         return;
-    sl_policy_resolve(policy, &checked, &resolution);
-    warning.item = bucket_of(&resolution, decision->verdict);
+    warning.item = bucket_of(&resolved.resolution, decision->verdict);
     if (!warning.item || !sl_notifier_wants(webhooks->notifier, warning.item->fp, sl_warning_window_us(warning.item)))
         return;
-    warning.request = &checked;
-    warning.endpoint = resolution.endpoint;
-    warning.tier = resolution.tier;
+    warning.request = &resolved.request;
+    warning.endpoint = resolved.resolution.endpoint;
+    warning.tier = resolved.resolution.tier;
     sl_notifier_put(webhooks->notifier, sl_message_warning(&source, &warning, wall_ms()), SL_NOTICE_LIMIT_WARNING);
 }
 

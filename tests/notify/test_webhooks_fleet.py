@@ -109,3 +109,25 @@ def test_an_alarm_is_told_of_when_it_begins_and_ends(start, fleet, receive):
     over = next(d.body for d in receiver.of("alarm") if d.body["state"] == "ended" and d.body["alarm"] == begun["alarm"])
     assert abs(int(over["since"][17:19]) - int(begun["since"][17:19])) in (0, 1, 59) and over["time"] > over["since"]
     assert told(daemon, "delivered", "alarm") >= 2
+
+
+STORED = """\
+version: 1
+tiers: {default: free, keys_store: true}
+defaults: {on_store_failure: local}
+limits:
+  - {name: free, tier: free, rate: 1000/h, warn_at: 90%}
+  - {name: gold, tier: gold, rate: 100/h, warn_at: 50%}
+"""
+
+
+def test_a_key_whose_tier_the_store_says(start, fleet, receive):
+    receiver = receive()
+    redis = fleet.redis()
+    redis.do("HSET", "sluice:{keys}", "acme", "gold")
+    one = start(STORED, receiver, store=redis.url)
+    until(lambda: one.verdict("acme", cost=0)["policy"] == "gold", "its tier is known")
+    assert one.verdict("acme", cost=60)["warning"]
+    receiver.wait(1)
+    assert receiver.deliveries[0].body["policy"] == "gold"
+    assert receiver.deliveries[0].body["bucket"]["key"] == "acme"
