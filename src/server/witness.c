@@ -19,21 +19,27 @@ struct sl_witness *sl_witness_add(struct sl_witnesses *witnesses, sl_witness_saw
     return witness;
 }
 
-/* Two that change at once may each sum before the other has changed; the later sum has both, so it is repeated until it
- * holds. */
+static unsigned sum_of(const struct sl_witnesses *witnesses)
+{
+    unsigned sum = 0;
+
+    for (unsigned i = 0; i < witnesses->n; i++)
+        sum |= atomic_load(&witnesses->list[i].sees);
+    return sum;
+}
+
+/* Of two that change at once one may write a sum from before the other's change. So whoever has written a sum looks whether
+ * it still is one: the last to write has seen all changes. */
 void sl_witness_set(struct sl_witness *witness, unsigned sees)
 {
     struct sl_witnesses *witnesses = witness->among;
-    unsigned sum, again = ~0u;
+    unsigned sum;
 
     atomic_store(&witness->sees, sees);
     do {
-        sum = again;
-        again = 0;
-        for (unsigned i = 0; i < witnesses->n; i++)
-            again |= atomic_load(&witnesses->list[i].sees);
-        atomic_store(&witnesses->sees, again);
-    } while (sum != again);
+        sum = sum_of(witnesses);
+        atomic_store(&witnesses->sees, sum);
+    } while (sum != sum_of(witnesses));
 }
 
 bool sl_witness_wants_report(struct sl_service *service, const struct sluice_request *request)
