@@ -300,12 +300,12 @@ static unsigned drop_rest(struct sl_notifier *notifier)
 static void close_all(struct sl_notifier *notifier)
 {
     char line[120];
-    unsigned lost;
+    unsigned lost = notifier->claims;
 
     notifier->ended = true;
     sl_client_free(notifier->client); /* its claims end now */
     sl_poster_free(notifier->poster);
-    lost = drop_rest(notifier);
+    lost += drop_rest(notifier);
     if (lost && notifier->config.say) {
         snprintf(line, sizeof line, "%u notifications were not delivered before the end", lost);
         notifier->config.say(notifier->config.owner, true, line);
