@@ -46,7 +46,7 @@ struct daemon {
     struct sl_watch watch;
     uv_loop_t loop;
     uv_signal_t hangup, terminate, interrupt;
-    uv_timer_t scan;
+    uv_timer_t scan, hung_up;
     uv_async_t stopped;
     bool stopping;
     bool drained; /* written by a thread of the server before `stopped` is sent */
@@ -84,15 +84,24 @@ static void name_keys_file(void *ctx, char *buf, size_t size)
     sl_policy_unref(policy);
 }
 
+static void on_hung_up(uv_timer_t *timer)
+{
+    struct daemon *daemon = timer->data;
+
+    if (sl_plane_hurry(&daemon->plane) && sl_source_runs(&daemon->source).number)
+        sl_log(&daemon->log, SL_LOG_INFO, "SIGHUP: looking for another version of the policy on the store");
+    else
+        reload(daemon, "SIGHUP", NULL, 0);
+}
+
+/* However many wait, one look is enough: it comes after them all. A look for each would let a flood of SIGHUPs stand in
+ * front of SIGTERM, and fill the pipe that both come through. */
 static void on_hangup(uv_signal_t *handle, int number)
 {
     struct daemon *daemon = handle->data;
 
     (void)number;
-    if (sl_plane_hurry(&daemon->plane) && sl_source_runs(&daemon->source).number)
-        sl_log(&daemon->log, SL_LOG_INFO, "SIGHUP: looking for another version of the policy on the store");
-    else
-        reload(daemon, "SIGHUP", NULL, 0);
+    uv_timer_start(&daemon->hung_up, on_hung_up, 0, 0);
 }
 
 static int on_admin_reload(void *ctx, char *ret_why, size_t why_size)
@@ -340,7 +349,11 @@ static int watch_signal(struct daemon *daemon, uv_signal_t *handle, uv_signal_cb
 /* Without its signals a daemon could not be stopped: that is a start that failed. */
 static int start_watching(struct daemon *daemon, char *why, size_t why_size)
 {
-    int err = watch_signal(daemon, &daemon->hangup, on_hangup, SIGHUP);
+    int err;
+
+    uv_timer_init(&daemon->loop, &daemon->hung_up); /* cannot fail, as starting it cannot */
+    daemon->hung_up.data = daemon;
+    err = watch_signal(daemon, &daemon->hangup, on_hangup, SIGHUP);
 
     if (!err)
         err = watch_signal(daemon, &daemon->terminate, on_stop_signal, SIGTERM);
@@ -389,6 +402,17 @@ static void raise_file_limit(void)
     }
 }
 
+/* A SIGHUP that comes while nobody is there to take it, at the start or at the end, would end the process. So it waits
+ * from the first moment on, in all threads, until the loop takes it; one that comes at the end is never delivered. */
+static void hold_hangup(bool hold)
+{
+    sigset_t hangup;
+
+    sigemptyset(&hangup);
+    sigaddset(&hangup, SIGHUP);
+    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &hangup, NULL);
+}
+
 static void serve(struct daemon *daemon, bool fallen_back)
 {
     if (fallen_back)
@@ -398,7 +422,9 @@ static void serve(struct daemon *daemon, bool fallen_back)
     sl_rehearsal_follow(&daemon->rehearsal);
     log_start(daemon);
     sl_notify("READY=1");
+    hold_hangup(false);
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
+    hold_hangup(true);
     sl_server_free(&daemon->server);
 }
 
@@ -489,6 +515,7 @@ int sl_daemon_run(const struct sl_config *config, const struct sl_options *optio
 
     if (!config->policy)
         return fail("no policy: give --policy FILE");
+    hold_hangup(true);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file beyond the limit of file sizes is an error that is told of */
     raise_file_limit();

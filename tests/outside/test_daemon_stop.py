@@ -164,3 +164,32 @@ def test_a_mistyped_variable_is_told_of_in_the_log(start):
     daemon = start(POLICY, env={"SLUICE_WORKRES": "4", "SLUICE_CHECK_TOKN": "s3cret"})
     assert "SLUICE_CHECK_TOKN has no effect" in daemon.log and "s3cret" not in daemon.log
     assert "SLUICE_WORKRES has no effect; did you mean SLUICE_WORKERS?" in daemon.log
+
+
+def test_a_hangup_ends_no_daemon_that_starts_or_stops(start):
+    """SIGHUPs from the first moment to the last, as from a script that reloads what it finds: they reload, or wait, and never end the process."""
+    daemon = start(wait=False)
+    masks = f"/proc/{daemon.process.pid}/status"
+
+    def taken():
+        """SIGHUP is blocked or caught."""
+        with open(masks) as f:
+            return any(int(line.split()[1], 16) & 1 for line in f if line.startswith(("SigBlk:", "SigCgt:")))
+
+    eventually(taken, "the daemon has begun")
+    ended = threading.Event()
+
+    def flood():
+        while not ended.is_set():
+            daemon.signal(signal.SIGHUP)
+
+    flooder = threading.Thread(target=flood)
+    flooder.start()
+    try:
+        daemon.wait_ready()
+        status = daemon.stop()
+    finally:
+        ended.set()
+        flooder.join()
+    assert status == 0, daemon.log
+    assert "stopped" in daemon.log
