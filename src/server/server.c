@@ -160,16 +160,18 @@ static int open_doors(struct doors *doors, const char *const *texts, size_t n, c
     return 0;
 }
 
-/* Descriptors this process may still open, leaving some for files, logs and the loops. */
+/* Clients must not take the files that the rest of the process needs in the middle of their crowd: to reach the store
+ * again (each loop, the rehearsal and the notifier by itself), to read the policy anew, to deliver to webhooks. Where there
+ * are few files at all, clients have half of them. */
 static unsigned clamp_connections(unsigned wanted, unsigned n_workers)
 {
     struct rlimit limit;
-    rlim_t reserve = 32 + 8 * (rlim_t)n_workers;
+    rlim_t reserve = 64 + 16 * (rlim_t)n_workers;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
         return wanted;
-    if (limit.rlim_cur <= reserve + 8)
-        return wanted < 8 ? wanted : 8;
+    if (reserve > limit.rlim_cur / 2)
+        reserve = limit.rlim_cur / 2;
     return limit.rlim_cur - reserve < wanted ? (unsigned)(limit.rlim_cur - reserve) : wanted;
 }
 

@@ -1,10 +1,12 @@
 """Every way to a store, as an operator writes it: TCP, UNIX socket, TLS, users and passwords, database numbers, Sentinel, Cluster; and every mistake in it."""
+import json
 import re
+import socket
 import urllib.parse
 
 import pytest
 
-from fleet import PATIENT, make_certificate, until
+from fleet import PATIENT, make_certificate, outside, until
 from stores import Cluster, Sentinels
 
 POLICY = """\
@@ -192,3 +194,40 @@ def test_version_and_modules_are_told(fleet):
     redis = fleet.redis(module=True)
     one = fleet.daemon(POLICY, redis.url).wait_shared()
     until(lambda: re.search(r"(?i)module|script", one.log), lambda: f"the log tells:\n{one.log}")
+
+
+def test_a_crowd_of_clients_leaves_files_for_the_store(fleet):
+    """With 256 files, webhooks that never answer, and as many clients as it takes, each in the middle of a request: the store is reached again when it has
+    closed every connection, a candidate policy gets its own, and the file is read anew."""
+    redis = fleet.redis()
+    path = fleet.policy(POLICY.replace("on_store", "warn_at: 1%, on_store"))
+    hanging = fleet.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))
+    webhooks = [f"--webhook=http://127.0.0.1:{hanging.getsockname()[1]}/{n}" for n in range(8)]
+    one = outside.Daemon(["prlimit", "--nofile=256:256", "--", outside.SLUICED, "--policy", path, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+                          "--workers", "1", "--store", redis.url, *PATIENT, *webhooks, "--webhook-secret", "0123456789abcdef"], outside.clean_environment())
+    fleet.callback(one.cut)
+    one.wait_ready()
+    until(lambda: one.check("k", cost=0)[1]["source"] == "shared", "the store answers")
+    host, port = one.http.rsplit(":", 1)
+    client = outside.connect(one.http)
+    fleet.callback(client.close)
+    client.connect()
+    for _ in range(250):
+        crowd = fleet.enter_context(socket.create_connection((host, int(port))))
+        crowd.sendall(b"POST /check HTTP/1.1\r\nHost: x\r\n")
+        client.request("POST", "/check", '{"key": "k", "cost": 0}')
+        assert client.getresponse().read()
+    one.wait_log("new connections wait")
+
+    def source():
+        client.request("POST", "/check", '{"key": "k", "cost": 0}')
+        return json.loads(client.getresponse().read())["source"]
+
+    client.request("POST", "/check", json.dumps([{"key": f"k{n}", "cost": 90} for n in range(8)]))
+    assert client.getresponse().read()
+    until(lambda: outside.call(one.admin, "GET", "/metrics")[2].count(b"\nsluice_notifications_queued 64\n"), "eight notifications for each webhook")
+    redis.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    until(lambda: source() == "shared", "the store is reached again")
+    assert outside.call(one.admin, "PUT", "/v1/shadow", POLICY)[0] == 200
+    assert outside.call(one.admin, "POST", "/v1/reload")[0] == 200
+    assert "oo many open files" not in one.log
