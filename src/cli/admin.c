@@ -39,27 +39,34 @@ void admin_path_add_number(struct admin_path *path, const char *name, uint64_t v
     admin_path_add(path, name, text);
 }
 
-json_t *admin_ask(const struct cli_connect *connect, const char *method, const struct admin_path *path,
-                  long *ret_status, char *why, size_t why_size)
+json_t *admin_send(const struct cli_connect *connect, const char *method, const struct admin_path *path,
+                   const char *body, long *ret_status, char *why, size_t why_size)
 {
     struct http_request http = {.server = connect->admin,
                                 .method = method,
                                 .path = path->text,
+                                .body = body,
                                 .token = connect->token,
                                 .ca_file = connect->ca_file,
                                 .timeout_ms = connect->timeout_us / 1000};
 
     if (path->failed) {
-        *ret_status = 400;
+        *ret_status = 414;
         snprintf(why, why_size, "the request is too long");
         return NULL;
     }
     return http_call_json(&http, ret_status, why, why_size);
 }
 
+json_t *admin_ask(const struct cli_connect *connect, const char *method, const struct admin_path *path,
+                  long *ret_status, char *why, size_t why_size)
+{
+    return admin_send(connect, method, path, NULL, ret_status, why, why_size);
+}
+
 enum cli_status admin_failure(long status)
 {
-    return status == 400 || status == 409 ? CLI_USAGE : CLI_UNREACHABLE;
+    return status == 404 ? CLI_UNREACHABLE : http_failure(status);
 }
 
 const char *admin_shown(const json_t *value, char buf[static ADMIN_TEXT_MAX])

@@ -1,4 +1,4 @@
-/* Asking a daemon's admin listener, and telling what it says: shared by what looks at traffic. */
+/* Asking a daemon's admin listener, and telling what it says. */
 #ifndef SL_CLI_ADMIN_H
 #define SL_CLI_ADMIN_H
 
@@ -9,7 +9,7 @@
 
 struct json_t;
 
-#define ADMIN_PATH_MAX 8192u
+#define ADMIN_PATH_MAX 32768u /* a key and its scope, whatever is in them; more than a daemon takes */
 
 /* A path with a query, put together: "/v1/top?n=20". */
 struct admin_path {
@@ -22,11 +22,15 @@ void admin_path_begin(struct admin_path *path, const char *text);
 void admin_path_add(struct admin_path *path, const char *name, const char *value);
 void admin_path_add_number(struct admin_path *path, const char *name, uint64_t value);
 
-/* Asks. Returns the answer, or NULL with the sentence in `why` and *ret_status: the answer's, or 0 when none came. */
+/* Asks. Returns the answer, or NULL with the sentence in `why` and *ret_status: the answer's, 0 when none came, 414 when the
+ * path was too long to be asked. */
 struct json_t *admin_ask(const struct cli_connect *connect, const char *method, const struct admin_path *path,
                          long *ret_status, char *why, size_t why_size);
+/* The same with a body, JSON; NULL: none. */
+struct json_t *admin_send(const struct cli_connect *connect, const char *method, const struct admin_path *path,
+                          const char *body, long *ret_status, char *why, size_t why_size);
 
-/* The exit status of a failed question. */
+/* The exit status of a failed question about traffic. No such route says 404 of itself: whoever does is no admin listener. */
 enum cli_status admin_failure(long status);
 
 /* A member that is a string, made fit for a terminal whoever sent it; "" when it is none. */

@@ -1,7 +1,5 @@
 /* `sluice alarms`: what a daemon wants somebody to know, now and lately. */
-#include "cli/cli.h"
-#include "cli/connect.h"
-#include "cli/http_client.h"
+#include "cli/admin.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -27,16 +25,13 @@ static const struct sl_option alarms_rows[] = {
 /* The daemon's answer; NULL after the reason has been said. */
 static json_t *ask(const struct alarms_values *values)
 {
+    struct admin_path path;
     char why[1024];
     long status;
-    struct http_request http = {.server = values->connect.admin,
-                                .method = "GET",
-                                .path = "/v1/alarms",
-                                .token = values->connect.token,
-                                .ca_file = values->connect.ca_file,
-                                .timeout_ms = values->connect.timeout_us / 1000};
-    json_t *answer = http_call_json(&http, &status, why, sizeof why);
+    json_t *answer;
 
+    admin_path_begin(&path, "/v1/alarms");
+    answer = admin_ask(&values->connect, "GET", &path, &status, why, sizeof why);
     if (answer && json_is_array(json_object_get(answer, "raised")) && json_is_array(json_object_get(answer, "past")))
         return answer;
     cli_fail(CLI_UNREACHABLE, "%s", answer ? "the answer is not one of alarms" : why);
@@ -47,10 +42,9 @@ static json_t *ask(const struct alarms_values *values)
 /* A detail may hold what a file or another program wrote: nothing of it moves the cursor. */
 static void print_text(json_t *alarm, const char *name)
 {
-    const char *text = json_string_value(json_object_get(alarm, name));
+    char text[ADMIN_TEXT_MAX];
 
-    for (; text && *text; text++)
-        putchar((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
+    fputs(admin_text(alarm, name, text), stdout);
 }
 
 /* "2026-11-30T10:41:19.123Z" as "2026-11-30 10:41:19Z". */

@@ -1,13 +1,10 @@
 /* `sluice buckets show | reset`: the live buckets of one key in a running daemon. */
-#include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/admin.h"
 #include "cli/files.h"
 #include "cli/http_client.h"
 
 #include <jansson.h>
 #include <string.h>
-
-#define PATH_MAX_LEN 16384
 
 struct buckets_values {
     struct cli_common common;
@@ -22,23 +19,8 @@ static const struct sl_option buckets_rows[] = {
     CLI_COMMON_ROWS(struct buckets_values),
 };
 
-/* Appends "&name=value", encoded. Returns 0, or -1 when it does not fit. */
-static int add_parameter(char *path, const char *name, const char *value)
-{
-    char encoded[PATH_MAX_LEN];
-    size_t used = strlen(path);
-
-    if (!value)
-        return 0;
-    if (http_escape(value, encoded, sizeof encoded))
-        return -1;
-    return (size_t)snprintf(path + used, PATH_MAX_LEN - used, "%c%s=%s", strchr(path, '?') ? '&' : '?', name,
-                            encoded) >= PATH_MAX_LEN - used
-               ? -1
-               : 0;
-}
-
-static int add_labels(char *path, const struct sl_option_list *labels)
+/* Returns 0, or -1 for one that is no label. */
+static int add_labels(struct admin_path *path, const struct sl_option_list *labels)
 {
     for (size_t i = 0; i < labels->n; i++) {
         char name[SLUICE_LABEL_NAME_MAX * 3 + 8], encoded[SLUICE_LABEL_NAME_MAX * 3 + 1];
@@ -51,45 +33,40 @@ static int add_labels(char *path, const struct sl_option_list *labels)
         if (http_escape(plain, encoded, sizeof encoded))
             return -1;
         snprintf(name, sizeof name, "label.%s", encoded);
-        if (add_parameter(path, name, equals + 1))
-            return -1;
+        admin_path_add(path, name, equals + 1);
     }
     return 0;
 }
 
-static int make_path(const struct cli_call *call, char path[static PATH_MAX_LEN])
+static int make_path(const struct cli_call *call, struct admin_path *path)
 {
     const struct buckets_values *values = (const struct buckets_values *)call->values;
 
-    snprintf(path, PATH_MAX_LEN, "/v1/buckets");
-    return add_parameter(path, "key", call->words[0]) ||
-           add_parameter(path, "scope", call->n_words > 1 ? call->words[1] : NULL) ||
-           add_parameter(path, "keyType", values->request.key_type) ||
-           add_parameter(path, "tier", values->request.tier) ||
-           add_parameter(path, "address", values->request.address) || add_labels(path, &values->request.labels);
+    admin_path_begin(path, "/v1/buckets");
+    admin_path_add(path, "key", call->words[0]);
+    admin_path_add(path, "scope", call->n_words > 1 ? call->words[1] : NULL);
+    admin_path_add(path, "keyType", values->request.key_type);
+    admin_path_add(path, "tier", values->request.tier);
+    admin_path_add(path, "address", values->request.address);
+    return add_labels(path, &values->request.labels);
 }
 
 /* The daemon's answer, or NULL after the reason has been said and *ret_status set. */
 static json_t *ask(const struct cli_call *call, const char *method, int *ret_status)
 {
     const struct buckets_values *values = (const struct buckets_values *)call->values;
-    char path[PATH_MAX_LEN], why[1024];
-    struct http_request http = {.server = values->connect.admin,
-                                .method = method,
-                                .path = path,
-                                .token = values->connect.token,
-                                .ca_file = values->connect.ca_file,
-                                .timeout_ms = values->connect.timeout_us / 1000};
+    struct admin_path path;
+    char why[1024];
     json_t *answer;
     long status;
 
-    if (make_path(call, path)) {
-        *ret_status = cli_fail(CLI_USAGE, "the request is too long, or a --label is not NAME=VALUE");
+    if (make_path(call, &path)) {
+        *ret_status = cli_fail(CLI_USAGE, "a --label is NAME=VALUE");
         return NULL;
     }
-    answer = http_call_json(&http, &status, why, sizeof why);
+    answer = admin_ask(&values->connect, method, &path, &status, why, sizeof why);
     if (!answer)
-        *ret_status = cli_fail(status == 400 ? CLI_USAGE : CLI_UNREACHABLE, "%s", why);
+        *ret_status = cli_fail(http_failure(status), "%s", why);
     return answer;
 }
 

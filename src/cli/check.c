@@ -166,7 +166,7 @@ static int ask_daemon(const struct cli_call *call, const struct sluice_request *
     verdict = http_call_json(&http, &status, why, sizeof why);
     free(encoded);
     if (!verdict)
-        return cli_fail(status == 400 || status == 413 ? CLI_USAGE : CLI_UNREACHABLE, "%s", why);
+        return cli_fail(status == 404 ? CLI_UNREACHABLE : http_failure(status), "%s", why);
     return finish(call, verdict);
 }
 

@@ -23,24 +23,29 @@ static size_t take_body(char *data, size_t size, size_t n, void *ctx)
     return size * n;
 }
 
-static void set_address(CURL *curl, const struct http_request *request)
+/* False: it is too long. A part of it would ask for something else. */
+static bool set_address(CURL *curl, const struct http_request *request)
 {
-    char url[4096];
+    char url[HTTP_URL_MAX];
+    int n;
 
     if (!strncmp(request->server, "unix:", 5)) {
         curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, request->server + 5);
-        snprintf(url, sizeof url, "http://localhost%s", request->path);
+        n = snprintf(url, sizeof url, "http://localhost%s", request->path);
     } else {
         size_t len = strlen(request->server);
 
         while (len > 0 && request->server[len - 1] == '/')
             len--;
-        snprintf(url, sizeof url, "%s%.*s%s", strstr(request->server, "://") ? "" : "http://", (int)len,
-                 request->server, request->path);
+        n = snprintf(url, sizeof url, "%s%.*s%s", strstr(request->server, "://") ? "" : "http://", (int)len,
+                     request->server, request->path);
     }
+    if (n < 0 || (size_t)n >= sizeof url)
+        return false;
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_PROXY, "");
+    return true;
 }
 
 static struct curl_slist *set_headers(CURL *curl, const struct http_request *request)
@@ -79,7 +84,11 @@ int http_call(const struct http_request *request, struct http_answer *ret_answer
         snprintf(why, why_size, "out of memory");
         return -1;
     }
-    set_address(curl, request);
+    if (!set_address(curl, request)) {
+        snprintf(why, why_size, "the request is too long");
+        curl_easy_cleanup(curl);
+        return -1;
+    }
     headers = set_headers(curl, request);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -137,6 +146,24 @@ json_t *http_call_json(const struct http_request *request, long *ret_status, cha
     }
     http_answer_fini(&answer);
     return body;
+}
+
+enum cli_status http_failure(long status)
+{
+    switch (status) {
+    case 404:
+    case 409:
+    case 412:
+    case 422:
+        return CLI_NO;
+    case 400:
+    case 413:
+    case 414:
+    case 431:
+        return CLI_USAGE;
+    default:
+        return CLI_UNREACHABLE;
+    }
 }
 
 int http_escape(const char *text, char *buf, size_t size)

@@ -3,12 +3,15 @@
 #ifndef SL_CLI_HTTP_CLIENT_H
 #define SL_CLI_HTTP_CLIENT_H
 
+#include "cli/cli.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 struct json_t;
 
 #define HTTP_BODY_MAX (64u << 20)
+#define HTTP_URL_MAX 65536u
 
 struct http_request {
     const char *server; /* "http://host:port", "https://...", "host:port" or "unix:/path" */
@@ -35,6 +38,10 @@ void http_answer_fini(struct http_answer *answer);
  * Returns the value (a new reference), or NULL with the sentence and the status (0 when no answer came) in
  * *ret_status. */
 struct json_t *http_call_json(const struct http_request *request, long *ret_status, char *why, size_t why_size);
+
+/* The exit status for an answer of 400 or more, or for none (0). That the answer is no is one thing, that there is none
+ * another: a 404 is a no only where the route is known to be there. */
+enum cli_status http_failure(long status);
 
 /* Percent-encodes `text` for a query; returns 0, or -1 when it does not fit. */
 int http_escape(const char *text, char *buf, size_t size);

@@ -1,5 +1,6 @@
 /* `sluice override set | list | remove | history`. */
 #include "cli/override.h"
+#include "cli/admin.h"
 #include "cli/http_client.h"
 #include "policy/instant.h"
 #include "policy/override_json.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#define PATH_BYTES 16384
+#define PATH "/v1/overrides"
 
 /* ---- through a daemon */
 
@@ -24,41 +25,20 @@ static const struct override_values *values_of(const struct cli_call *call)
     return (const struct override_values *)call->values;
 }
 
-static json_t *ask(const struct cli_call *call, const char *method, const char *path, const char *body, int *ret_status)
+/* `body`: what to send; NULL: nothing. */
+static json_t *ask(const struct cli_call *call, const char *method, const struct admin_path *path, const char *body,
+                   int *ret_status)
 {
-    const struct override_values *values = values_of(call);
-    struct http_request http = {.server = values->connect.admin,
-                                .method = method,
-                                .path = path,
-                                .body = body,
-                                .token = values->connect.token,
-                                .ca_file = values->connect.ca_file,
-                                .timeout_ms = values->at.timeout_us / 1000};
+    struct cli_connect connect = values_of(call)->connect;
     char why[1024];
     long status;
-    json_t *answer = http_call_json(&http, &status, why, sizeof why);
+    json_t *answer;
 
-    if (answer)
-        return answer;
-    *ret_status = cli_fail(status == 400                                     ? CLI_USAGE
-                           : status == 404 || status == 409 || status == 422 ? CLI_NO
-                                                                             : CLI_UNREACHABLE,
-                           "%s", why);
-    return NULL;
-}
-
-static int add_parameter(char *path, const char *name, const char *value)
-{
-    char encoded[PATH_BYTES / 2];
-    size_t used = strlen(path);
-    int len;
-
-    if (!value || !value[0])
-        return 0;
-    if (http_escape(value, encoded, sizeof encoded))
-        return -1;
-    len = snprintf(path + used, PATH_BYTES - used, "%c%s=%s", strchr(path, '?') ? '&' : '?', name, encoded);
-    return (size_t)len < PATH_BYTES - used ? 0 : -1;
+    connect.timeout_us = values_of(call)->at.timeout_us;
+    answer = admin_send(&connect, method, path, body, &status, why, sizeof why);
+    if (!answer)
+        *ret_status = cli_fail(http_failure(status), "%s", why);
+    return answer;
 }
 
 /* ---- what is set or removed */
@@ -207,6 +187,7 @@ static int run_set(const struct cli_call *call)
 {
     struct sl_override override = {.key = NULL};
     int status = read_override(call, false, &override);
+    struct admin_path path;
     json_t *entry;
     char *body;
 
@@ -218,7 +199,8 @@ static int run_set(const struct cli_call *call)
         body = body_of(&override);
         if (!body)
             return cli_fail(CLI_USAGE, "out of memory");
-        entry = ask(call, "PUT", "/v1/overrides", body, &status);
+        admin_path_begin(&path, PATH);
+        entry = ask(call, "PUT", &path, body, &status);
         free(body);
     }
     return entry ? print_change(call, entry, false) : status;
@@ -226,33 +208,37 @@ static int run_set(const struct cli_call *call)
 
 static int run_remove(const struct cli_call *call)
 {
-    char path[PATH_BYTES] = "/v1/overrides";
     struct sl_override o = {.key = NULL};
     int status = read_override(call, true, &o);
+    struct admin_path path;
     json_t *entry;
 
     if (status)
         return status;
-    if (is_in_store(call))
+    if (is_in_store(call)) {
         entry = cli_override_remove_in_store(values_of(call), &o, &status);
-    else if (add_parameter(path, "key", o.key) || add_parameter(path, "keyType", o.key_type) ||
-             add_parameter(path, "limit", o.limit) || add_parameter(path, "author", o.author) ||
-             add_parameter(path, "comment", o.comment))
-        return cli_fail(CLI_USAGE, "too long");
-    else
-        entry = ask(call, "DELETE", path, NULL, &status);
+    } else {
+        admin_path_begin(&path, PATH);
+        admin_path_add(&path, "key", o.key);
+        admin_path_add(&path, "keyType", o.key_type);
+        admin_path_add(&path, "limit", o.limit);
+        admin_path_add(&path, "author", o.author);
+        admin_path_add(&path, "comment", o.comment);
+        entry = ask(call, "DELETE", &path, NULL, &status);
+    }
     return entry ? print_change(call, entry, true) : status;
 }
 
 static json_t *get(const struct cli_call *call, unsigned log, int *ret_status)
 {
-    char path[64] = "/v1/overrides";
+    struct admin_path path;
 
     if (is_in_store(call))
         return cli_override_list_in_store(values_of(call), log, ret_status);
-    if (log) /* 1 stands for more */
-        snprintf(path, sizeof path, "/v1/overrides?log=%u", log == 1 ? 2 : log);
-    return ask(call, "GET", path, NULL, ret_status);
+    admin_path_begin(&path, PATH);
+    if (log)
+        admin_path_add_number(&path, "log", log);
+    return ask(call, "GET", &path, NULL, ret_status);
 }
 
 static int run_list(const struct cli_call *call)
@@ -285,17 +271,14 @@ static int run_list(const struct cli_call *call)
 static int run_history(const struct cli_call *call)
 {
     struct cli_style style = cli_style(call->values, stdout);
-    unsigned n = (unsigned)values_of(call)->n;
     int status = CLI_DONE;
-    json_t *answer = get(call, n, &status), *log, *entry;
+    json_t *answer = get(call, (unsigned)values_of(call)->n, &status), *log, *entry;
     size_t i;
 
     if (!answer)
         return status;
     log = json_incref(json_object_get(answer, "log"));
     json_decref(answer);
-    while (json_array_size(log) > n)
-        json_array_remove(log, json_array_size(log) - 1);
     if (call->values->json)
         return cli_print_json(json_pack("{s:o}", "log", log), CLI_DONE);
     if (json_array_size(log))

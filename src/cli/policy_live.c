@@ -1,21 +1,8 @@
 /* `sluice policy show` without a policy: what a daemon runs, and whether the latest one it was offered is that. */
 #include "cli/policy_live.h"
-#include "cli/http_client.h"
+#include "cli/admin.h"
 
 #include <jansson.h>
-
-static json_t *ask(const struct cli_connect *connect, char *why, size_t why_size)
-{
-    struct http_request http = {.server = connect->admin,
-                                .method = "GET",
-                                .path = "/v1/policy",
-                                .token = connect->token,
-                                .ca_file = connect->ca_file,
-                                .timeout_ms = connect->timeout_us / 1000};
-    long status;
-
-    return http_call_json(&http, &status, why, why_size);
-}
 
 static void print(json_t *answer, const struct cli_style *style)
 {
@@ -38,9 +25,13 @@ static void print(json_t *answer, const struct cli_style *style)
 int cli_policy_live(const struct cli_call *call, const struct cli_connect *connect)
 {
     struct cli_style style = cli_style(call->values, stdout);
+    struct admin_path path;
     char why[1024];
-    json_t *answer = ask(connect, why, sizeof why);
+    json_t *answer;
+    long status;
 
+    admin_path_begin(&path, "/v1/policy");
+    answer = admin_ask(connect, "GET", &path, &status, why, sizeof why);
     if (!answer)
         return cli_fail(CLI_UNREACHABLE, "%s", why);
     if (call->values->json)

@@ -15,23 +15,6 @@
 
 /* ---- asking */
 
-/* That the answer is no is one thing, that there is none another. */
-static enum cli_status status_of(long http)
-{
-    switch (http) {
-    case 404:
-    case 409:
-    case 412:
-    case 422:
-        return CLI_NO;
-    case 400:
-    case 413:
-        return CLI_USAGE;
-    default:
-        return CLI_UNREACHABLE;
-    }
-}
-
 json_t *cli_shadow_ask(const struct cli_call *call, const char *method, const char *path, json_t *body,
                        const char *if_match, int *ret_status)
 {
@@ -55,7 +38,7 @@ json_t *cli_shadow_ask(const struct cli_call *call, const char *method, const ch
     }
     answer = http_call_json(&http, &status, why, sizeof why);
     if (!answer)
-        *ret_status = cli_fail(status_of(status), "%s", why);
+        *ret_status = cli_fail(http_failure(status), "%s", why);
     json_decref(body);
     free(text);
     return answer;

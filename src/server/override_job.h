@@ -14,8 +14,6 @@
 
 enum sl_override_verb { SL_OVERRIDE_LIST, SL_OVERRIDE_SET, SL_OVERRIDE_REMOVE };
 
-#define SL_OVERRIDE_LOG_PRESET 100u
-
 struct json_t;
 struct sl_service;
 struct sl_http_later;

@@ -182,7 +182,7 @@ static bool read_remove(struct sl_override_job *job, struct sl_call *call, struc
     return true;
 }
 
-/* log=1: the newest SL_OVERRIDE_LOG_PRESET; log=N: so many. */
+/* log=N: so many of the newest changes. */
 static bool read_list(struct sl_override_job *job, struct sl_call *call, struct sl_http_response *response)
 {
     static const char *const known[] = {"log", NULL};
@@ -198,8 +198,8 @@ static bool read_list(struct sl_override_job *job, struct sl_call *call, struct 
     if (text[0] >= '0' && text[0] <= '9')
         n = strtoul(text, &end, 10);
     if (!end || *end || n > LOG_MAX)
-        return refuse(response, 400, "`log` must be 0 or 1, or how many of the newest changes: up to 1000.", "log");
-    job->log = n == 1 ? SL_OVERRIDE_LOG_PRESET : (unsigned)n;
+        return refuse(response, 400, "`log` must be how many of the newest changes: 0 to 1000.", "log");
+    job->log = (unsigned)n;
     return true;
 }
 

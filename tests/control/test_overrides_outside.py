@@ -89,7 +89,8 @@ def test_an_override_reaches_every_instance(two, sluice):
     assert status == 200 and answer["op"] == "remove"
     wait_limit(two, 100)
     assert "9000/h -> none, by bob" in far.log
-    assert [e["op"] for e in overrides(near, query="?log=1")[1]["log"]] == ["remove", "set"]
+    assert [e["op"] for e in overrides(near, query="?log=9")[1]["log"]] == ["remove", "set"]
+    assert [e["op"] for e in overrides(near, query="?log=1")[1]["log"]] == ["remove"]
 
 
 def test_the_command_line_changes_the_store(two, sluice):
@@ -311,6 +312,10 @@ def test_the_command_line_says_what_is_wrong(alone, tmp_path):
     assert "--until" in sluice("override", "set", "k", "--rate", "5/h", "--until", "later", status=2).stderr
     assert "no limit `nope`" in sluice("override", "set", "k", "--rate", "5/h", "--limit", "nope", status=1).stderr
     sluice("override", "remove", "k", status=1)
+    comment = "\u20ac" * 341  # 9 bytes each in a query, as of the key: 4.6 KB in all
+    sluice("override", "set", "k" + "\u20ac" * 170, "--rate", "5/h", "--comment", comment)
+    sluice("override", "remove", "k" + "\u20ac" * 170, "--comment", comment)
+    assert [e["comment"] for e in sluice.json("override", "history")["log"]] == [comment, comment], "whole, not what fits into a buffer"
     sluice("override", "list", "--admin", "unix:" + str(tmp_path / "nobody"), status=3)
     sluice("override", "list", "--store", "redis+unix://" + str(tmp_path / "nobody"), status=3, env={"SLUICE_ADMIN": ""})
 
