@@ -11,7 +11,7 @@ def test_core_measures_every_subject_and_says_where(sluice):
     answer = json.loads(run.stdout)
     assert run.returncode == 0
     assert set(answer["subjects"]) == {"floor", "hot", "rejected", "hotFollowed", "rejectedFollowed", "tenLimits", "tenLimitsFollowed",
-                                       "tenThousandLimits", "batchFloor", "batch"}
+                                       "tenThousandLimits", "batchFloor", "batch", "remembered", "rememberedNew", "rememberedTurns"}
     for subject in answer["subjects"].values():
         assert len(subject["rounds"]) == 3 and subject["ns"] == sorted(subject["rounds"])[1] > 0
     assert set(answer["ratios"]) == {"hotToFloor", "batchToFloor", "rejectedToAllowed", "tenThousandLimitsToTen", "hotFollowedToNot",
