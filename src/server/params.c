@@ -2,12 +2,12 @@
 
 #include "base/err.h"
 #include "core/limits.h"
+#include "policy/instant.h"
 #include "server/problem.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static int refuse(struct sl_http_response *response, const char *name, const char *detail)
 {
@@ -76,65 +76,9 @@ int sl_param_number(const struct sl_param *param, uint64_t min, uint64_t max, ui
     return 0;
 }
 
-/* ".25": the microseconds, and the end in *text. */
-static uint64_t read_fraction(const char **text)
-{
-    uint64_t us = 0, unit = 100000;
-
-    if (**text != '.')
-        return 0;
-    for (++*text; **text >= '0' && **text <= '9'; ++*text, unit /= 10)
-        us += (uint64_t)(**text - '0') * unit;
-    return us;
-}
-
-/* -1: it is no such number. */
-static int two_digits(const char *text)
-{
-    if (text[0] < '0' || text[0] > '9' || text[1] < '0' || text[1] > '9')
-        return -1;
-    return (text[0] - '0') * 10 + text[1] - '0';
-}
-
-/* "Z", "+02:00": the seconds to take away; false for anything else, and for more behind it. */
-static bool read_offset(const char *text, int64_t *ret_s)
-{
-    int hours, minutes;
-
-    *ret_s = 0;
-    if ((*text == 'Z' || *text == 'z') && !text[1])
-        return true;
-    if ((*text != '+' && *text != '-') || strlen(text) != 6 || text[3] != ':')
-        return false;
-    hours = two_digits(text + 1);
-    minutes = two_digits(text + 4);
-    if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59)
-        return false;
-    *ret_s = (int64_t)(hours * 3600 + minutes * 60) * (*text == '-' ? -1 : 1);
-    return true;
-}
-
-static bool read_time(const char *text, uint64_t *ret_us)
-{
-    struct tm tm = {0};
-    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-    int64_t offset_s, s;
-    uint64_t us;
-
-    if (!rest)
-        return false;
-    us = read_fraction(&rest);
-    if (!read_offset(rest, &offset_s))
-        return false;
-    s = (int64_t)timegm(&tm) - offset_s;
-    if (s < 0 || (uint64_t)s > SL_TIME_MAX_US / 1000000)
-        return false;
-    *ret_us = (uint64_t)s * 1000000 + us;
-    return true;
-}
-
 int sl_param_time(const struct sl_param *param, uint64_t *ret_us, struct sl_http_response *response)
 {
+    const char *why;
     uint64_t ms;
 
     if (!param->given)
@@ -145,7 +89,7 @@ int sl_param_time(const struct sl_param *param, uint64_t *ret_us, struct sl_http
             *ret_us = ms * 1000;
             return 0;
         }
-    } else if (read_time(param->text, ret_us)) {
+    } else if (sl_instant_parse(param->text, param->len, ret_us, &why) == 0) {
         return 0;
     }
     return refuse(response, param->name,

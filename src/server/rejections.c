@@ -6,6 +6,7 @@
 #include "server/route.h"
 #include "server/see.h"
 
+#include "policy/override.h"
 #include "policy/report_parts.h"
 
 #include <jansson.h>
@@ -79,6 +80,20 @@ static int set(json_t *object, const char *name, json_t *value)
     return json_object_set_new(object, name, value);
 }
 
+/* What stands in the limit's place for that key: an override may. A key that was cut is not known well enough, and has none:
+ * what is shown of it ends with an ellipsis. */
+static const struct sl_limit *limit_of(const struct sl_policy *policy, const struct sl_limit *limit,
+                                       const struct sl_rejection *rejection)
+{
+    struct sluice_request request = SLUICE_REQUEST_INIT;
+
+    request.key = rejection->key;
+    request.key_len = strlen(rejection->key);
+    request.key_type = rejection->key_type;
+    request.key_type_len = strlen(rejection->key_type);
+    return sl_policy_limit_for(policy, &request, limit);
+}
+
 /* What the limit is; only of the policy that is in force still. */
 static int add_limit(json_t *object, const struct sl_rejection *rejection, const struct sl_policy *policy)
 {
@@ -91,7 +106,7 @@ static int add_limit(json_t *object, const struct sl_rejection *rejection, const
 
         if (strcmp(limit->name, rejection->policy) != 0)
             continue;
-        sl_limit_line(limit, line, sizeof line);
+        sl_limit_line(limit_of(policy, limit, rejection), line, sizeof line);
         return set(object, "limitIs", json_string(line));
     }
     return 0;

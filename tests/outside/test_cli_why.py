@@ -133,12 +133,21 @@ def test_mistakes_are_named(start, why, sluice):
 
 def test_queries_are_checked(start):
     daemon = start(SMALL)
-    for query in ("?kye=k", "?key=k&key=k", "?keyType=user", "?key=%zz", "?limit=0", "?limit=1001", "?limit=1e3", "?since=yesterday", "?since=2026-13-01T00:00:00Z",
+    for query in ("?kye=k", "?key=k&key=k", "?keyType=user", "?key=%zz", "?limit=0", "?limit=1001", "?limit=1e3", "?since=yesterday", "?since=2026-13-01T00:00:00Z", "?since=2026-02-31T00:00:00Z", "?since=2026-01-01T00:00:00.Z",
                   "?until=2026-01-01T00:00:00", "?until=2026-01-01T00:00:00+2", "?since=99999999999999999999", "?key=" + "x" * 600):
         status, _, body = call(daemon.admin, "GET", "/v1/rejections" + query)
         assert status == 400 and json.loads(body)["detail"], query
     for query in ("", "?since=0", "?since=2026-01-01T00:00:00Z", "?since=2026-01-01T00:00:00.25%2B02:00", "?key=", "?until=1"):
         assert call(daemon.admin, "GET", "/v1/rejections" + query)[0] == 200, query
+
+
+def test_an_override_of_the_key_is_what_its_limit_is(start):
+    daemon = start(SMALL)
+    assert call(daemon.admin, "PUT", "/v1/overrides", json.dumps({"key": "k", "rate": "1/h"}))[0] == 200
+    for key in ("k", "other"):
+        for _ in range(3):
+            daemon.check(key)
+    assert [remembered(daemon, key)[0]["limitIs"] for key in ("k", "other")] == ["token_bucket 1/h per key", "token_bucket 2/h per key"]
 
 
 def test_the_policy_then_and_now(start, why):
