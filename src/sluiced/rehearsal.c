@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "policy/override.h"
 #include "sluiced/gently.h"
+#include "sluiced/outcome.h"
 #include "store/url.h"
 
 #include <assert.h>
@@ -150,9 +151,7 @@ static void on_look(uv_timer_t *timer)
 void sl_rehearsal_refuse(struct sl_policy_job *job, int status, const char *why)
 {
     job->status = status;
-    snprintf(job->why, sizeof job->why, "%s%s", why, why[0] && why[strlen(why) - 1] == '.' ? "" : ".");
-    if (job->why[0] >= 'a' && job->why[0] <= 'z')
-        job->why[0] = (char)(job->why[0] - 'a' + 'A');
+    sl_outcome_sentence(why, job->why, sizeof job->why);
     sl_policy_job_done(job);
 }
 
@@ -193,6 +192,8 @@ static void start_here(struct sl_rehearsal *rehearsal, struct sl_policy_job *job
         return;
     }
     sl_shadow_figures(rehearsal->shadow, &figures);
+    sl_log(rehearsal->set.log, SL_LOG_INFO, "audit: candidate %.12s by %s was started through %s", figures.hash,
+           version.author, job->peer);
     sl_rehearsal_answer(job, json_pack("{s:{s:s, s:s, s:s}}", "shadow", "hash", figures.hash, "author", version.author,
                                        "comment", version.comment));
 }
@@ -207,6 +208,8 @@ static void stop_here(struct sl_rehearsal *rehearsal, struct sl_policy_job *job)
     }
     sign(job, &version);
     sl_rehearsal_halt(rehearsal, &version);
+    sl_log(rehearsal->set.log, SL_LOG_INFO, "audit: the candidate was stopped by %s through %s", version.author,
+           job->peer);
     sl_rehearsal_answer(job, json_pack("{s:b}", "stopped", 1));
 }
 
@@ -241,6 +244,8 @@ static void clear_dry(struct sl_rehearsal *rehearsal, struct sl_policy_job *job)
 {
     sl_dry_clear(rehearsal->dry);
     rehearsal->dry_since_us = wall_us();
+    sl_log(rehearsal->set.log, SL_LOG_INFO, "audit: what dry-run limits would have rejected was forgotten through %s",
+           job->peer);
     sl_rehearsal_answer(job, json_pack("{s:b}", "cleared", 1));
 }
 

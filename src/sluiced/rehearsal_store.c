@@ -1,5 +1,6 @@
 /* Candidates as versions on the store: pushed, followed, stopped and promoted by any instance, for all. */
 #include "control/report.h"
+#include "sluiced/outcome.h"
 #include "sluiced/rehearsal.h"
 
 #include "base/err.h"
@@ -104,15 +105,7 @@ static void answer(struct task *task, json_t *value)
 
 static void refuse_outcome(struct task *task, enum sl_control outcome, const char *why)
 {
-    static const int statuses[] = {
-        [SL_CONTROL_OK] = 500,      [SL_CONTROL_NONE] = 404,    [SL_CONTROL_CONFLICT] = 409, [SL_CONTROL_FOREIGN] = 502,
-        [SL_CONTROL_DAMAGED] = 502, [SL_CONTROL_INVALID] = 400, [SL_CONTROL_REFUSED] = 502,  [SL_CONTROL_AWAY] = 503,
-        [SL_CONTROL_UNKNOWN] = 503, [SL_CONTROL_NOMEM] = 500,
-    };
-
-    if (!why || !why[0])
-        why = outcome == SL_CONTROL_NOMEM ? "out of memory" : "the store cannot be reached";
-    refuse(task, statuses[outcome], why);
+    refuse(task, sl_outcome_status(outcome), sl_outcome_why(outcome, why));
 }
 
 /* Who asks: the job's own author, or where it came from. */
@@ -154,7 +147,7 @@ static void on_started(void *ctx, enum sl_control outcome, const struct sl_versi
         refuse_outcome(task, outcome, why);
         return;
     }
-    sl_log(task->rehearsal->set.log, SL_LOG_INFO, "candidate %" PRIu64 " (%.12s) by %s was pushed through %s",
+    sl_log(task->rehearsal->set.log, SL_LOG_INFO, "audit: candidate %" PRIu64 " (%.12s) by %s was pushed through %s",
            version->number, version->hash, version->author, task->job->peer);
     if (task->rehearsal->follow)
         sl_follow_hurry(task->rehearsal->follow);
@@ -184,11 +177,12 @@ static void on_stopped(void *ctx, enum sl_control outcome, const struct sl_versi
 {
     struct task *task = ctx;
 
-    (void)version;
     if (outcome != SL_CONTROL_OK) {
         refuse_outcome(task, outcome, why);
         return;
     }
+    sl_log(task->rehearsal->set.log, SL_LOG_INFO, "audit: the candidate was stopped by %s through %s", version->author,
+           task->job->peer);
     if (task->rehearsal->follow)
         sl_follow_hurry(task->rehearsal->follow);
     answer(task, json_pack("{s:b}", "stopped", 1));
@@ -237,7 +231,7 @@ static void on_promoted(void *ctx, enum sl_control outcome, const struct sl_vers
         return;
     }
     sl_log(task->rehearsal->set.log, SL_LOG_INFO,
-           "version %" PRIu64 " of the policy (%.12s) by %s was promoted from candidate %" PRIu64 " through %s",
+           "audit: version %" PRIu64 " of the policy (%.12s) by %s was promoted from candidate %" PRIu64 " through %s",
            version->number, version->hash, version->author, task->candidate.number, task->job->peer);
     task->promoted = *version;
     sl_plane_hurry(task->rehearsal->set.plane);

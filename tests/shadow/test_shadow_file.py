@@ -51,6 +51,8 @@ def test_what_it_would_have_decided_otherwise(one):
     assert one.report() == {"active": False}
     assert one.ask("DELETE")[0] == 404
     assert one.daemon.metrics()["sluice_shadow_active"] == 0
+    one.daemon.wait_log(r"audit: candidate [0-9a-f]{12} by ann was started through 127\.0\.0\.1")
+    one.daemon.wait_log(r"audit: the candidate was stopped by .* through 127\.0\.0\.1")
 
 
 def test_every_door_and_every_dimension_is_rehearsed(one, fleet):
@@ -134,6 +136,7 @@ def test_dry_runs_per_limit_and_key(fleet):
     assert "3 requests would have been rejected" in shown and re.search(r"^k +api_key +trial +2$", shown, re.M), shown
     one.sluice("policy", "dry-run", "--reset")
     assert one.ask("GET", "/v1/dry-run")[1]["keys"] == []
+    one.daemon.wait_log(r"audit: what dry-run limits would have rejected was forgotten through 127\.0\.0\.1")
     assert one.ask("GET", "/v1/dry-run?x=1")[0] == 400
 
 

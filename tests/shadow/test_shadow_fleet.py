@@ -66,6 +66,7 @@ def test_a_stop_stops_all_and_a_restart_runs_it_again(fleet, redis, two):
     for one in (*two, late):
         until(lambda: not one.report()["active"], lambda: one.daemon.log)
     two[0].daemon.wait_log(r"stopped by bob \(enough\)")
+    two[1].daemon.wait_log(r"audit: the candidate was stopped by bob through 127\.0\.0\.1")
     assert two[0].ask("DELETE")[0] == 404
     assert two[0].ask("POST", "/v1/shadow/promote")[0] == 404
     start(two, policy_text(5))
@@ -78,6 +79,7 @@ def test_promoted_is_the_policy_everywhere(two):
     status, answer = two[1].ask("POST", "/v1/shadow/promote?author=ann")
     assert status == 200 and answer["version"]["version"] == 1 and answer["version"]["author"] == "ann"
     assert answer["version"]["comment"] == "promoted from shadow 1"
+    two[1].daemon.wait_log(r"audit: version 1 of the policy \([0-9a-f]{12}\) by ann was promoted from candidate 1 through 127\.0\.0\.1")
     for one in two:
         until(lambda: one.daemon.verdict("probe", cost=0)["policy"] == "strict", lambda: one.daemon.log)
         until(lambda: not one.report()["active"], lambda: one.daemon.log)
