@@ -1,4 +1,5 @@
-/* The text of the policy in force, the program's or a version's of the store, kept so that it can be compiled under another secret when the store's is heard. */
+/* The text of the policy in force, the program's or a version's of the store, kept so that it can be compiled under
+ * another secret when the store's is heard. */
 #ifndef SL_LIB_KEPT_H
 #define SL_LIB_KEPT_H
 

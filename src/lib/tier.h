@@ -66,7 +66,8 @@ bool sl_tier_is_inherited(const struct sl_tier *tier);
 /* True on the background thread: who waits there waits for himself. */
 bool sl_tier_is_here(const struct sl_tier *tier);
 
-/* Hands a ticket, and those that follow it by `next`, to the background thread together; false when it will not be taken any more. */
+/* Hands a ticket, and those that follow it by `next`, to the background thread together; false when it will not be
+ * taken any more. */
 bool sl_tier_post(struct sl_tier *tier, struct sl_ticket *ticket);
 
 /* Wakes it when a near part found leases to renew. */
@@ -74,12 +75,12 @@ void sl_tier_tend(struct sl_tier *tier);
 
 /* ---- policy (secret.c, overrides.c) */
 
-/* Puts a policy in force, with the overrides there are laid over it. Called with kept.lock held. Returns 0 or SL_ENOMEM; the caller
- * keeps its reference. */
+/* Puts a policy in force, with the overrides there are laid over it. Called with kept.lock held. Returns 0 or
+ * SL_ENOMEM; the caller keeps its reference. */
 int sl_tier_put(struct sl_tier *tier, struct sl_policy *policy);
 
-/* These are the overrides from now on; takes the reference. False: out of memory, and all stays as it was. On the background
- * thread. */
+/* These are the overrides from now on; takes the reference. False: out of memory, and all stays as it was. On the
+ * background thread. */
 bool sl_tier_lay(struct sl_tier *tier, struct sl_overrides *overrides);
 
 /* Those whose time has come end. On the background thread, now and then. */
@@ -88,8 +89,9 @@ void sl_tier_end_overrides(struct sl_tier *tier);
 /* The secret to compile a policy under: the fleet's, else that of the policy in force. Called with kept.lock held. */
 struct sl_secret sl_tier_secret(struct sl_tier *tier);
 
-/* Puts a version in force that was compiled under `secret`, and keeps its text (and clears *text). *ret_stale: nothing was
- * done, for another secret is wanted by now. Returns 0 or SL_ENOMEM. The caller keeps its reference of the policy. */
+/* Puts a version in force that was compiled under `secret`, and keeps its text (and clears *text). *ret_stale:
+ * nothing was done, for another secret is wanted by now. Returns 0 or SL_ENOMEM. The caller keeps its reference of
+ * the policy. */
 int sl_tier_take_version(struct sl_tier *tier, const struct sl_version *version, struct sl_version_text *text,
                          struct sl_policy *policy, const struct sl_secret *secret, bool *ret_stale);
 

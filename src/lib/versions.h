@@ -1,6 +1,7 @@
-/* The versions of the policy on the store (control/versions.h) and the overrides there (control/overrides.h), as an instance of the library follows them: on the background
- * thread's loop, with a connection of its own, so that a large policy on its way never stands in front of a decision. A
- * version is compiled by a thread of libuv's pool: the loop, on which decisions come and go, does not stand still for it. */
+/* The versions of the policy on the store (control/versions.h) and the overrides there (control/overrides.h), as an
+ * instance of the library follows them: on the background thread's loop, with a connection of its own, so that a
+ * large policy on its way never stands in front of a decision. A version is compiled by a thread of libuv's pool:
+ * the loop, on which decisions come and go, does not stand still for it. */
 #ifndef SL_LIB_VERSIONS_H
 #define SL_LIB_VERSIONS_H
 
@@ -39,13 +40,13 @@ struct sl_lib_versions {
     void *ended_ctx;
 };
 
-/* Begins to connect. On the thread that opens, before the loop runs. `host` is what the history calls this instance by. Returns 0,
- * or an error with a sentence; stop it in both cases (a zeroed one is stopped). */
+/* Begins to connect. On the thread that opens, before the loop runs. `host` is what the history calls this instance
+ * by. Returns 0, or an error with a sentence; stop it in both cases (a zeroed one is stopped). */
 int sl_lib_versions_start(struct sl_lib_versions *versions, struct sl_tier *tier, uv_loop_t *uv,
                           const struct sl_net *net, char *why, size_t why_size);
 
-/* Ends what is on its way. Returns true when all is over; else `ended` will be called on the loop, when a compilation that
- * cannot be interrupted is over. On the loop's thread, not from a callback of the store's client. */
+/* Ends what is on its way. Returns true when all is over; else `ended` will be called on the loop, when a
+ * compilation that cannot be interrupted is over. On the loop's thread, not from a callback of the store's client. */
 bool sl_lib_versions_stop(struct sl_lib_versions *versions, void (*ended)(void *ctx), void *ctx);
 
 /* On the loop, now and then: what the program has reloaded is told to the others. */

@@ -1,4 +1,5 @@
-/* The daemon's eye on itself: once a second it reads what is counted and feeds the alarms (observe/watch_*.h), and follows the hottest keys (observe/top.h).
+/* The daemon's eye on itself: once a second it reads what is counted and feeds the alarms (observe/watch_*.h), and
+ * follows the hottest keys (observe/top.h).
  *
  *     sl_look_start(&look, limiter, &tier, log, ...);   before the server decides
  *     sl_look_now(&look);                               once a second, on the daemon's loop

@@ -33,8 +33,8 @@ struct sl_source_config {
     /* The policy in force is compiled under another secret than before, since now. With the lock held, on the thread of
      * the reload; must not call back. NULL: nobody cares. */
     void (*keyed)(void *ctx, const struct sl_secret *secret);
-    /* What a policy that was to be put in force, the file's or a version of the store, came to: NULL, it is; or the first
-     * finding. Likewise. */
+    /* What a policy that was to be put in force, the file's or a version of the store, came to: NULL, it is; or the
+     * first finding. Likewise. */
     void (*judged)(void *ctx, bool of_store, const char *finding);
     void *ctx;
 };
@@ -62,9 +62,9 @@ struct sl_source {
 int sl_source_init(struct sl_source *source, const struct sl_source_config *config, char *why, size_t why_size);
 void sl_source_fini(struct sl_source *source);
 
-/* Compiles the policy for the start; the caller takes the reference. Where versions come first, that is the last good one that
- * was kept. Else it is the file; a broken one falls back to the last good one, with an error in the log. Else returns SL_EPOLICY or SL_ENOMEM and one sentence: the first finding, and how many
- * more there are. */
+/* Compiles the policy for the start; the caller takes the reference. Where versions come first, that is the last
+ * good one that was kept. Else it is the file; a broken one falls back to the last good one, with an error in the
+ * log. Else returns SL_EPOLICY or SL_ENOMEM and one sentence: the first finding, and how many more there are. */
 int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, bool *ret_fallen_back, char *why,
                     size_t why_size);
 
@@ -84,8 +84,8 @@ enum sl_reload {
  * Any thread. */
 enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, char *why, size_t why_size);
 
-/* Puts a version in force, and keeps it. On success the texts are taken (and *text cleared). On failure everything stays, the
- * findings are logged, and `why` has the first. Any thread. */
+/* Puts a version in force, and keeps it. On success the texts are taken (and *text cleared). On failure everything
+ * stays, the findings are logged, and `why` has the first. Any thread. */
 enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version *version, struct sl_version_text *text,
                               char *why, size_t why_size);
 
@@ -103,12 +103,13 @@ enum sl_reload sl_source_rekey(struct sl_source *source, const struct sl_secret 
 
 /* ---- overrides: they lie over whatever policy is in force, and stay over it when another one is put in force */
 
-/* Puts the list (borrowed; it takes a reference of its own) over the policy in force, or what is left of the same list when
- * one of them has ended. What is inactive is logged, once. Returns 0, or SL_ENOMEM: then everything stays. Any thread. */
+/* Puts the list (borrowed; it takes a reference of its own) over the policy in force, or what is left of the same
+ * list when one of them has ended. What is inactive is logged, once. Returns 0, or SL_ENOMEM: then everything stays.
+ * Any thread. */
 int sl_source_set_overrides(struct sl_source *source, struct sl_overrides *overrides);
 
-/* Would this one have an effect everywhere it is meant for, among those there are? Returns 0; SL_EPOLICY and a sentence; or
- * SL_ENOMEM. Any thread. */
+/* Would this one have an effect everywhere it is meant for, among those there are? Returns 0; SL_EPOLICY and a
+ * sentence; or SL_ENOMEM. Any thread. */
 int sl_source_try_override(struct sl_source *source, const struct sl_override *override, char *why, size_t why_size);
 
 /* ---- source_overrides.c: with the lock held */

@@ -1,5 +1,6 @@
-/* Tells when a file, or a second one that goes with it, has another content, however it came about: written in place, renamed
- * over, deleted and created, or reached through symbolic links that were swapped (as a Kubernetes ConfigMap is).
+/* Tells when a file, or a second one that goes with it, has another content, however it came about: written in place,
+ * renamed over, deleted and created, or reached through symbolic links that were swapped (as a Kubernetes ConfigMap
+ * is).
  *
  * The folder of each path is watched with inotify, which sees all of these where the links live in it; and every
  * SL_WATCH_POLL_MS the paths are looked at through all its links, which sees the rest and every file system without
@@ -39,16 +40,17 @@ struct sl_watch {
     struct sl_watched file, second;
     uv_timer_t poll, settle;
     void (*changed)(void *ctx);
-    /* Writes the path of the second file as it is now, "" for none: it may be another after each change. May be NULL. */
+    /* Writes the path of the second file as it is now, "" for none: it may be another after each change. May be
+     * NULL. */
     void (*name_second)(void *ctx, char *buf, size_t size);
     void *ctx;
     bool started;
     uint64_t since_ms; /* when the change under way was first seen; 0: none is */
 };
 
-/* Starts watching `path` (copied) on `loop`; what both files are now counts as told. Of a second file that is named later,
- * nothing counts as told: whoever named it may have read another content than it has when it is looked at first. Returns 0 or
- * SL_ENOMEM. Works without inotify too, by looking. */
+/* Starts watching `path` (copied) on `loop`; what both files are now counts as told. Of a second file that is named
+ * later, nothing counts as told: whoever named it may have read another content than it has when it is looked at
+ * first. Returns 0 or SL_ENOMEM. Works without inotify too, by looking. */
 int sl_watch_start(struct sl_watch *watch, uv_loop_t *loop, const char *path, void (*changed)(void *ctx),
                    void (*name_second)(void *ctx, char *buf, size_t size), void *ctx);
 
