@@ -46,7 +46,7 @@ struct sl_override_change {
 
 /* SL_CONTROL_OK: `entry` is what the log has of it (borrowed), {"revision","timeUs","op","author","comment","old","new"} with
  * records or null. SL_CONTROL_NONE: there is no such override to remove. SL_CONTROL_INVALID: its end has passed.
- * SL_CONTROL_REFUSED: also when there are SL_OVERRIDES_MAX. */
+ * SL_CONTROL_CONFLICT: there are SL_OVERRIDES_MAX. */
 typedef void sl_overrides_changed(void *ctx, enum sl_control outcome, const struct json_t *entry, const char *why);
 /* Copies what it needs. On SL_CONTROL_INVALID *ret_why is a sentence in static storage. */
 enum sl_control sl_overrides_change(const struct sl_versions_place *place, const struct sl_override_change *change,

@@ -126,7 +126,7 @@ static void take_answer(struct change *change, const struct sl_reply *reply)
     else if (sl_reply_is_array(reply, 1) && sl_reply_is(reply->elements[0], "over"))
         finish(change, SL_CONTROL_INVALID, NULL, "the end of the override has passed, by the store's clock");
     else if (sl_reply_is_array(reply, 1) && sl_reply_is(reply->elements[0], "full"))
-        finish(change, SL_CONTROL_REFUSED, NULL, "there are 10000 overrides, which is as many as there can be");
+        finish(change, SL_CONTROL_CONFLICT, NULL, "there are 10000 overrides, which is as many as there can be");
     else
         finish_foreign(change, sl_overrides_key(&change->place).text);
 }

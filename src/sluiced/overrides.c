@@ -21,15 +21,17 @@ static uint64_t wall_us(void)
 
 static void on_ending(uv_timer_t *timer);
 
+/* Also when all have ended: a clock that is set back makes their ends come once more, and a policy that is put in force then
+ * has them again. */
 static void wait_for_end(struct sl_override_desk *desk)
 {
     uint64_t now = wall_us(), end = sl_overrides_next_end(desk->list, now), ms;
 
-    if (end == UINT64_MAX) {
+    if (!desk->list->n) {
         uv_timer_stop(&desk->ending);
         return;
     }
-    ms = (end - now) / 1000 + 1;
+    ms = end == UINT64_MAX ? ENDING_MAX_MS : (end - now) / 1000 + 1;
     uv_timer_start(&desk->ending, on_ending, ms < ENDING_MAX_MS ? ms : ENDING_MAX_MS, 0);
 }
 

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "policy/instant.h"
 #include "policy/override_json.h"
+#include "sluiced/outcome.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -35,23 +36,13 @@ static const char *kept_in(const struct sl_override_desk *desk)
 static void refuse(struct sl_override_job *job, int status, const char *why)
 {
     job->status = status;
-    snprintf(job->why, sizeof job->why, "%s%s", why, why[0] && why[strlen(why) - 1] == '.' ? "" : ".");
-    if (job->why[0] >= 'a' && job->why[0] <= 'z')
-        job->why[0] = (char)(job->why[0] - 'a' + 'A');
+    sl_outcome_sentence(why, job->why, sizeof job->why);
     sl_override_job_done(job);
 }
 
 static void refuse_outcome(struct sl_override_job *job, enum sl_control outcome, const char *why)
 {
-    static const int statuses[] = {
-        [SL_CONTROL_OK] = 500,      [SL_CONTROL_NONE] = 404,    [SL_CONTROL_CONFLICT] = 409, [SL_CONTROL_FOREIGN] = 502,
-        [SL_CONTROL_DAMAGED] = 502, [SL_CONTROL_INVALID] = 400, [SL_CONTROL_REFUSED] = 409,  [SL_CONTROL_AWAY] = 503,
-        [SL_CONTROL_UNKNOWN] = 503, [SL_CONTROL_NOMEM] = 500,
-    };
-
-    if (!why || !why[0])
-        why = outcome == SL_CONTROL_NOMEM ? "out of memory" : "the store cannot be reached";
-    refuse(job, statuses[outcome], why);
+    refuse(job, sl_outcome_status(outcome), sl_outcome_why(outcome, why));
 }
 
 /* Takes the value. */
@@ -208,14 +199,17 @@ static const struct sl_override *record_in(const json_t *entry, const char *name
     return sl_override_read(json_object_get(entry, name), SL_OVERRIDE_RECORD, buf, &field) ? NULL : buf;
 }
 
-/* Here it is in force when the answer goes out; what else has changed in between comes with the next look. */
+/* Here it is in force when the answer goes out; what else has changed in between comes with the next look. A change that
+ * had to be sent again may be known from there already, and a later one over it. */
 static void apply(struct sl_override_desk *desk, const struct sl_override_job *job, const struct sl_override *now,
                   json_int_t revision)
 {
     const struct sl_override *changed = now ? now : &job->override;
+    bool is_known = desk->list && desk->list->revision >= (uint64_t)revision;
     struct sl_overrides *list;
 
-    if (sl_overrides_with(&desk->alloc, desk->list, changed, !now, wall_us(), (uint64_t)revision, &list) == 0)
+    if (!is_known &&
+        sl_overrides_with(&desk->alloc, desk->list, changed, !now, wall_us(), (uint64_t)revision, &list) == 0)
         (void)sl_overrides_adopt(desk, list);
     if (desk->follow)
         sl_overrides_follow_hurry(desk->follow);

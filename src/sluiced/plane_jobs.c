@@ -1,5 +1,6 @@
 /* What the admin listener is asked about versions: pushes, rollbacks, histories. */
 #include "control/report.h"
+#include "sluiced/outcome.h"
 #include "sluiced/plane.h"
 
 #include <inttypes.h>
@@ -34,23 +35,13 @@ static void refuse(struct task *task, int status, const char *why)
     struct sl_policy_job *job = task->job;
 
     job->status = status;
-    snprintf(job->why, sizeof job->why, "%s%s", why, why[0] && why[strlen(why) - 1] == '.' ? "" : ".");
-    if (job->why[0] >= 'a' && job->why[0] <= 'z')
-        job->why[0] = (char)(job->why[0] - 'a' + 'A');
+    sl_outcome_sentence(why, job->why, sizeof job->why);
     done(task);
 }
 
 static void refuse_outcome(struct task *task, enum sl_control outcome, const char *why)
 {
-    static const int statuses[] = {
-        [SL_CONTROL_OK] = 500,      [SL_CONTROL_NONE] = 404,    [SL_CONTROL_CONFLICT] = 409, [SL_CONTROL_FOREIGN] = 502,
-        [SL_CONTROL_DAMAGED] = 502, [SL_CONTROL_INVALID] = 400, [SL_CONTROL_REFUSED] = 502,  [SL_CONTROL_AWAY] = 503,
-        [SL_CONTROL_UNKNOWN] = 503, [SL_CONTROL_NOMEM] = 500,
-    };
-
-    if (!why || !why[0])
-        why = outcome == SL_CONTROL_NOMEM ? "out of memory" : "the store cannot be reached";
-    refuse(task, statuses[outcome], why);
+    refuse(task, sl_outcome_status(outcome), sl_outcome_why(outcome, why));
 }
 
 /* Takes the value. */
