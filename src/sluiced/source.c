@@ -1,12 +1,8 @@
-#include "sluiced/source.h"
+#include "sluiced/source_read.h"
 
 #include "base/err.h"
-#include "control/text.h"
-#include "policy/file.h"
 #include "sluiced/gently.h"
 #include "sluiced/keep.h"
-#include "sluiced/watch.h"
-#include "store/url.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,18 +12,6 @@
 #include <unistd.h>
 
 #define RETIRE_MS 100
-#define READ_TRIES 3
-
-#define NO_LOG 0u
-#define LOG_WARNINGS 1u /* of a good file */
-#define LOG_ERRORS 2u   /* all there is to say of a broken one */
-
-/* A policy, and the text it was compiled from. */
-struct reading {
-    struct sl_policy *policy;
-    char *text;
-    size_t len;
-};
 
 static bool same_secret(const struct sl_secret *a, const struct sl_secret *b)
 {
@@ -65,16 +49,7 @@ void sl_source_attach(struct sl_source *source, struct sl_limiter *limiter)
     source->limiter = limiter;
 }
 
-static struct sl_policy_options policy_options(const struct sl_source *source)
-{
-    return (struct sl_policy_options){.secret = source->config.secret,
-                                      .alloc = sl_alloc_system(),
-                                      .has_store = source->config.has_store,
-                                      .region = source->config.region,
-                                      .check_store = sl_store_url_check};
-}
-
-static void remember_text(struct sl_source *source, struct reading *reading)
+static void remember_text(struct sl_source *source, struct sl_reading *reading)
 {
     struct sl_alloc alloc = sl_alloc_system();
 
@@ -97,115 +72,6 @@ static void keep(const struct sl_source *source, const struct sl_policy *policy)
         sl_log(source->config.log, SL_LOG_ERROR, "the policy could not be kept in %s: %s", dir, why);
 }
 
-/* The first error (or finding, when there is no error) as one sentence. */
-static void summarize(const struct sl_diags *diags, char *why, size_t why_size)
-{
-    const struct sl_diag *first = NULL;
-    size_t used;
-
-    for (size_t i = 0; i < diags->n && !first; i++) {
-        if (diags->list[i].severity == SL_DIAG_ERROR)
-            first = &diags->list[i];
-    }
-    if (!first) {
-        snprintf(why, why_size, "the policy cannot be loaded: %s", sl_err_text(SL_ENOMEM));
-        return;
-    }
-    sl_diag_format(first, why, why_size);
-    used = strlen(why);
-    if (diags->n_errors > 1 && used < why_size)
-        snprintf(why + used, why_size - used, " (and %zu more; `sluice policy check` lists them)", diags->n_errors - 1);
-}
-
-static void log_findings(struct sl_log *log, const struct sl_diags *diags)
-{
-    size_t n = diags->n < SL_SOURCE_FINDINGS_MAX ? diags->n : SL_SOURCE_FINDINGS_MAX;
-    char line[1024];
-
-    for (size_t i = 0; i < n; i++) {
-        sl_diag_format(&diags->list[i], line, sizeof line);
-        sl_log(log, diags->list[i].severity == SL_DIAG_ERROR ? SL_LOG_ERROR : SL_LOG_WARNING, "%s", line);
-    }
-    if (diags->n + diags->n_dropped > n)
-        sl_log(log, SL_LOG_WARNING, "%zu more findings; `sluice policy check` lists them",
-               diags->n + diags->n_dropped - n);
-}
-
-static int read_text(const struct sl_source *source, const struct sl_policy_options *options, struct reading *reading,
-                     struct sl_diags *diags)
-{
-    char why[SL_FILE_WHY_MAX];
-    int err =
-        sl_file_read(source->config.path, SL_POLICY_BYTES_MAX, &options->alloc, &reading->text, &reading->len, why);
-
-    if (err == SL_EIO)
-        sl_diags_add(diags, SL_DIAG_ERROR, source->config.path, 0, 0, "", "cannot read the policy: %s", why);
-    if (err)
-        reading->text = NULL;
-    return err == SL_EIO ? SL_EPOLICY : err;
-}
-
-static void drop_reading(struct reading *reading)
-{
-    struct sl_alloc alloc = sl_alloc_system();
-
-    sl_policy_unref(reading->policy);
-    sl_free(&alloc, reading->text);
-    *reading = (struct reading){.policy = NULL};
-}
-
-static int compile_file(const struct sl_source *source, const struct sl_policy_options *options,
-                        struct reading *ret_reading, struct sl_diags *diags)
-{
-    int err;
-
-    *ret_reading = (struct reading){.policy = NULL};
-    err = read_text(source, options, ret_reading, diags);
-    if (!err)
-        err = sl_policy_parse(ret_reading->text, ret_reading->len, source->config.path, options, &ret_reading->policy,
-                              diags);
-    return err;
-}
-
-/* Once more when the file is another one by now: its keys_file may have been read from the folder of that one. A file that
- * changes faster than this is told of by the watch when it is still. */
-static int compile_still(const struct sl_source *source, const struct sl_policy_options *options,
-                         struct reading *ret_reading, struct sl_diags *diags)
-{
-    struct sl_file_mark before = sl_file_mark(source->config.path), now;
-    int err = compile_file(source, options, ret_reading, diags);
-
-    for (int tries = 1; tries < READ_TRIES; tries++) {
-        now = sl_file_mark(source->config.path);
-        if (sl_file_mark_same(&before, &now))
-            break;
-        before = now;
-        drop_reading(ret_reading);
-        sl_diags_fini(diags);
-        err = compile_file(source, options, ret_reading, diags);
-    }
-    return err;
-}
-
-/* Compiles the file. On failure nothing is left in *ret_reading. `logged`: LOG_... bits. */
-static int load(struct sl_source *source, unsigned logged, struct reading *ret_reading, char *why, size_t why_size)
-{
-    struct sl_policy_options options = policy_options(source);
-    struct sl_diags diags;
-    int err;
-
-    sl_diags_init(&diags, options.alloc);
-    err = compile_still(source, &options, ret_reading, &diags);
-    if (logged & (err ? LOG_ERRORS : LOG_WARNINGS))
-        log_findings(source->config.log, &diags);
-    if (err) {
-        summarize(&diags, why, why_size);
-        drop_reading(ret_reading);
-    }
-    sl_diags_fini(&diags);
-    return err;
-}
-
 static void tell_judged(const struct sl_source *source, bool of_store, enum sl_reload result, const char *why)
 {
     if (source->config.judged && result != SL_RELOAD_SHORT)
@@ -215,25 +81,6 @@ static void tell_judged(const struct sl_source *source, bool of_store, enum sl_r
 /* ---- versions */
 
 #define VERSION_NAME_MAX 40
-
-/* Compiles the texts of a version. Returns 0; or SL_EPOLICY or SL_ENOMEM with the first finding, and no policy. */
-static int compile_version(const struct sl_source *source, const struct sl_version_text *text, const char *name,
-                           unsigned logged, struct sl_policy **ret_policy, char *why, size_t why_size)
-{
-    struct sl_policy_options options = policy_options(source);
-    struct sl_diags diags;
-    int err;
-
-    *ret_policy = NULL;
-    sl_diags_init(&diags, options.alloc);
-    err = sl_version_text_compile(text, name, &options, ret_policy, &diags);
-    if (err)
-        summarize(&diags, why, why_size);
-    if (logged & (err ? LOG_ERRORS : LOG_WARNINGS))
-        log_findings(source->config.log, &diags);
-    sl_diags_fini(&diags);
-    return err;
-}
 
 static void name_version(uint64_t number, char name[static VERSION_NAME_MAX])
 {
@@ -259,7 +106,7 @@ static struct sl_policy *first_version(struct sl_source *source)
     if (err)
         return NULL;
     name_version(version.number, name);
-    if (compile_version(source, &text, name, LOG_WARNINGS | LOG_ERRORS, &policy, why, sizeof why)) {
+    if (sl_source_compile(source, &text, name, SL_READ_WARNINGS | SL_READ_ERRORS, &policy, why, sizeof why)) {
         sl_log(config->log, SL_LOG_ERROR, "%s of the policy, which was kept, is not valid any more", name);
         sl_version_text_free(&alloc, &text);
         return NULL;
@@ -275,15 +122,15 @@ int sl_source_first(struct sl_source *source, struct sl_policy **ret_policy, boo
                     size_t why_size)
 {
     const char *dir = source->config.state_dir;
-    struct sl_policy_options options = policy_options(source);
-    struct reading reading;
+    struct sl_policy_options options = sl_source_options(source);
+    struct sl_reading reading;
     int err;
 
     *ret_fallen_back = false;
     *ret_policy = first_version(source);
     if (*ret_policy)
         return 0;
-    err = load(source, LOG_WARNINGS, &reading, why, why_size);
+    err = sl_source_load(source, SL_READ_WARNINGS, &reading, why, why_size);
     if (!err) {
         remember_text(source, &reading);
         *ret_policy = reading.policy;
@@ -348,7 +195,7 @@ static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, c
 }
 
 /* As swap with the file's policy, which is taken in any case; what became of it is told. */
-static enum sl_reload put_in_force(struct sl_source *source, struct reading *reading, const char *trigger, char *why,
+static enum sl_reload put_in_force(struct sl_source *source, struct sl_reading *reading, const char *trigger, char *why,
                                    size_t why_size)
 {
     struct sl_alloc alloc = sl_alloc_system();
@@ -380,10 +227,10 @@ static enum sl_reload ignore(const struct sl_source *source, const char *trigger
 static enum sl_reload reload(struct sl_source *source, const char *trigger, char *why, size_t why_size)
 {
     char reason[1024];
-    struct reading reading;
+    struct sl_reading reading;
     enum sl_reload result = SL_RELOAD_FAILED;
 
-    if (!load(source, LOG_WARNINGS | LOG_ERRORS, &reading, reason, sizeof reason))
+    if (!sl_source_load(source, SL_READ_WARNINGS | SL_READ_ERRORS, &reading, reason, sizeof reason))
         result = put_in_force(source, &reading, trigger, reason, sizeof reason);
     if (result == SL_RELOAD_FAILED) {
         sl_log(source->config.log, SL_LOG_ERROR, "%s: the policy was not taken; the one in force stays", trigger);
@@ -439,7 +286,7 @@ static enum sl_reload take(struct sl_source *source, const struct sl_version *ve
 
     name_version(version->number, name);
     write_trigger(version, trigger, sizeof trigger);
-    err = compile_version(source, text, name, LOG_WARNINGS | LOG_ERRORS, &policy, why, why_size);
+    err = sl_source_compile(source, text, name, SL_READ_WARNINGS | SL_READ_ERRORS, &policy, why, why_size);
     result = err ? SL_RELOAD_FAILED : swap(source, policy, trigger, why, why_size);
     if (result == SL_RELOAD_FAILED) {
         sl_log(source->config.log, SL_LOG_ERROR, "%s was not taken; the policy in force stays: %s", trigger, why);
@@ -459,7 +306,7 @@ static int try_text(const struct sl_source *source, const struct sl_version_text
     struct sl_policy *policy;
     int err;
 
-    err = compile_version(source, text, name, NO_LOG, &policy, why, why_size);
+    err = sl_source_compile(source, text, name, SL_READ_SILENTLY, &policy, why, why_size);
     sl_policy_unref(policy);
     return err;
 }
@@ -482,29 +329,14 @@ struct sl_pointer sl_source_runs(struct sl_source *source)
 
 /* ---- another secret */
 
-static struct sl_policy *recompile(const struct sl_source *source)
-{
-    struct sl_policy_options options = policy_options(source);
-    struct sl_policy *policy = NULL;
-    struct sl_diags diags;
-
-    sl_diags_init(&diags, options.alloc);
-    if (source->text && sl_policy_parse(source->text, source->text_len, source->config.path, &options, &policy, &diags))
-        policy = NULL;
-    sl_diags_fini(&diags);
-    if (!policy && source->config.state_dir)
-        policy = sl_keep_load(source->config.state_dir, source->config.path, &options);
-    return policy;
-}
-
 /* The file, or what is known of it. */
 static enum sl_reload rekey_file(struct sl_source *source, const char *trigger)
 {
     char why[1024];
-    struct reading reading;
+    struct sl_reading reading;
 
-    if (load(source, NO_LOG, &reading, why, sizeof why))
-        reading.policy = recompile(source);
+    if (sl_source_load(source, SL_READ_SILENTLY, &reading, why, sizeof why))
+        reading.policy = sl_source_recompile(source);
     if (reading.policy)
         return put_in_force(source, &reading, trigger, why, sizeof why);
     sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
@@ -518,7 +350,7 @@ static enum sl_reload rekey_version(struct sl_source *source, const char *trigge
     struct sl_policy *policy;
 
     name_version(source->version.number, name);
-    if (compile_version(source, &source->version_text, name, NO_LOG, &policy, why, sizeof why) == 0)
+    if (sl_source_compile(source, &source->version_text, name, SL_READ_SILENTLY, &policy, why, sizeof why) == 0)
         result = swap(source, policy, trigger, why, sizeof why);
     if (result == SL_RELOAD_FAILED)
         sl_log(source->config.log, SL_LOG_ERROR, "%s", why);
