@@ -16,9 +16,10 @@ struct webhook {
     const char *url;
     char shown[SL_TARGET_TEXT_MAX];
     struct sl_outbox box;
-    bool failing;      /* its latest attempt */
-    uint64_t told_us;  /* when it was last said that one was given up; 0: never */
-    unsigned given_up; /* since then */
+    bool failing;        /* as it was last said */
+    uint64_t failing_us; /* when it was last said that it fails; 0: never */
+    uint64_t told_us;    /* when it was last said that one was given up; 0: never */
+    unsigned given_up;   /* since then */
 };
 
 struct sl_notifier {

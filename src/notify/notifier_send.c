@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define GIVEN_UP_US UINT64_C(60000000) /* it is said so often at most, for each webhook */
+#define TOLD_US UINT64_C(60000000) /* a failure is told of so often at most, for each webhook */
 
 static uint64_t random_number(struct sl_notifier *notifier)
 {
@@ -47,15 +47,18 @@ static void tell(struct webhook *webhook, enum sl_fate fate, const struct sl_pos
     char what[SL_POST_WHY_MAX];
 
     describe(posted, what, sizeof what);
-    if (failing != webhook->failing)
-        say(notifier, failing,
-            failing ? "webhook %s takes no notifications: %s" : "webhook %s takes notifications again", webhook->shown,
-            what);
-    webhook->failing = failing;
+    if (failing && !webhook->failing && (!webhook->failing_us || now_us - webhook->failing_us >= TOLD_US)) {
+        say(notifier, true, "webhook %s takes no notifications: %s", webhook->shown, what);
+        webhook->failing = true;
+        webhook->failing_us = now_us;
+    } else if (!failing && webhook->failing) {
+        say(notifier, false, "webhook %s takes notifications again", webhook->shown);
+        webhook->failing = false;
+    }
     if (fate != SL_FATE_FAILED)
         return;
     webhook->given_up++;
-    if (webhook->told_us && now_us - webhook->told_us < GIVEN_UP_US)
+    if (webhook->told_us && now_us - webhook->told_us < TOLD_US)
         return;
     say(notifier, true, "webhook %s: %u notifications were given up, the last because %s", webhook->shown,
         webhook->given_up, what);

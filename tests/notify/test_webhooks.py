@@ -59,6 +59,19 @@ def test_a_bucket_past_its_mark_is_told_of_once(start, receive):
     until(lambda: daemon.sum("sluice_notifications_queued") == 0, "nothing is under way")
 
 
+def test_one_that_takes_every_other_notification_fills_no_log(start, receive):
+    """It fails and recovers twenty times within a moment: that is told of once."""
+    receiver = receive(*[404, 204] * 20)
+    daemon = start(TEN, receiver)
+    for i in range(40):
+        spend(daemon, 1, f"k{i}", cost=9)
+    receiver.wait(40)
+    wait_told(daemon, 20)
+    wait_told(daemon, 20, "failed")
+    assert daemon.log.count("takes no notifications: it answered with status 404") == 1
+    assert daemon.log.count("takes notifications again") == 1
+
+
 def test_buckets_of_one_limit_are_told_apart(start, receive):
     receiver = receive()
     daemon = start("""\
