@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ENDING_MAX_MS 60000u /* a clock that is set is noticed within it */
+#define ENDING_MAX_MS 2000u /* a clock that is set is noticed within it, forward and back */
 
 static uint64_t wall_us(void)
 {
@@ -23,29 +23,54 @@ static void on_ending(uv_timer_t *timer);
 
 /* Also when all have ended: a clock that is set back makes their ends come once more, and a policy that is put in force then
  * has them again. */
+static bool has_ends(const struct sl_overrides *list)
+{
+    for (size_t i = 0; list && i < list->n; i++)
+        if (list->list[i].until_us)
+            return true;
+    return false;
+}
+
+/* Also while all have ended: the clock may be set back. */
 static void wait_for_end(struct sl_override_desk *desk)
 {
-    uint64_t now = wall_us(), end = sl_overrides_next_end(desk->list, now), ms;
+    uint64_t now = wall_us(), end = sl_overrides_next_end(desk->list, now), ms = ENDING_MAX_MS;
 
-    if (!desk->list->n) {
+    if (!has_ends(desk->list)) {
         uv_timer_stop(&desk->ending);
         return;
     }
-    ms = end == UINT64_MAX ? ENDING_MAX_MS : (end - now) / 1000 + 1;
-    uv_timer_start(&desk->ending, on_ending, ms < ENDING_MAX_MS ? ms : ENDING_MAX_MS, 0);
+    if (end != UINT64_MAX && (end - now) / 1000 < ms)
+        ms = (end - now) / 1000 + 1;
+    uv_timer_start(&desk->ending, on_ending, ms, 0);
 }
 
-static unsigned count_ended(const struct sl_policy *policy, uint64_t now_us)
+/* How many of those that lie over the policy have ended since, and how many that had ended have not, by a clock that was
+ * set back. */
+static void count_ended(const struct sl_policy *policy, uint64_t now_us, unsigned *ret_ended, unsigned *ret_revived)
 {
     const struct sl_overrides *list = sl_policy_overrides(policy);
     struct sl_override_status status;
-    unsigned n = 0;
 
+    *ret_ended = *ret_revived = 0;
     for (size_t i = 0; list && i < list->n; i++) {
+        bool over = sl_override_is_over(&list->list[i], now_us);
+
         sl_policy_override_status(policy, i, &status);
-        n += !status.over && sl_override_is_over(&list->list[i], now_us);
+        *ret_ended += over && !status.over;
+        *ret_revived += !over && status.over;
     }
-    return n;
+}
+
+static void tell_ended(const struct sl_override_desk *desk, unsigned ended, unsigned revived)
+{
+    if (ended)
+        sl_log(desk->config.log, SL_LOG_INFO, "%u override%s ended and %s not in force any more", ended,
+               ended == 1 ? "" : "s", ended == 1 ? "is" : "are");
+    if (revived)
+        sl_log(desk->config.log, SL_LOG_WARNING,
+               "the clock was set back: %u override%s that had ended %s in force again", revived,
+               revived == 1 ? "" : "s", revived == 1 ? "is" : "are");
 }
 
 static void on_ending(uv_timer_t *timer)
@@ -53,17 +78,16 @@ static void on_ending(uv_timer_t *timer)
     struct sl_override_desk *desk = timer->data;
     struct sl_source *source = desk->config.source;
     struct sl_policy *policy = sl_limiter_policy(source->limiter);
-    unsigned n = count_ended(policy, wall_us());
+    unsigned ended, revived;
 
+    count_ended(policy, wall_us(), &ended, &revived);
     sl_policy_unref(policy);
-    if (n && sl_source_set_overrides(source, desk->list)) {
-        sl_log(desk->config.log, SL_LOG_ERROR, "out of memory: %u overrides stay in force beyond their end", n);
+    if ((ended || revived) && sl_source_set_overrides(source, desk->list)) {
+        sl_log(desk->config.log, SL_LOG_ERROR, "out of memory: %u overrides stay in force beyond their end", ended);
         uv_timer_start(&desk->ending, on_ending, 1000, 0);
         return;
     }
-    if (n)
-        sl_log(desk->config.log, SL_LOG_INFO, "%u override%s ended and %s not in force any more", n, n == 1 ? "" : "s",
-               n == 1 ? "is" : "are");
+    tell_ended(desk, ended, revived);
     wait_for_end(desk);
 }
 
