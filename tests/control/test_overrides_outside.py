@@ -212,6 +212,21 @@ def test_buckets_keep_their_state_under_an_override(two):
     assert "audit: reset of the buckets of key spender (api_key)" in near.log
 
 
+def test_there_are_not_too_many_and_a_store_that_refuses_is_no_conflict(two, redis, sluice):
+    near = two[0]
+    put(near, key="k", rate="9000/h")
+    name = next(key for key in redis.keys() if key.decode().endswith(":overrides")).decode()
+    redis.do("EVAL", "for i = 2, 10000 do redis.call('HSET', KEYS[1], 'x' .. i, '{}') end", "1", name)
+    status, answer = overrides(near, "PUT", {"key": "j", "rate": "5/h"})
+    assert status == 409 and "10000" in answer["detail"]
+    assert "10000" in sluice("override", "set", "j", "--rate", "5/h", status=1).stderr
+    assert overrides(near, "PUT", {"key": "k", "rate": "8000/h"})[0] == 200, "one that is there may be set anew"
+    redis.do("CONFIG", "SET", "maxmemory", "1")
+    status, answer = overrides(near, "PUT", {"key": "k", "rate": "7000/h"})
+    assert status == 502 and "refuses" in answer["detail"]
+    assert limit(near) == 8000
+
+
 # ---- without a store
 
 
