@@ -21,8 +21,6 @@ static uint64_t wall_us(void)
 
 static void on_ending(uv_timer_t *timer);
 
-/* Also when all have ended: a clock that is set back makes their ends come once more, and a policy that is put in force then
- * has them again. */
 static bool has_ends(const struct sl_overrides *list)
 {
     for (size_t i = 0; list && i < list->n; i++)
