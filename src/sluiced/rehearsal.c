@@ -116,6 +116,8 @@ void sl_rehearsal_halt(struct sl_rehearsal *rehearsal, const struct sl_version *
         return;
     sl_witness_set(rehearsal->all_seen, 0);
     sl_shadow_stop(rehearsal->shadow);
+    sl_policy_unref(rehearsal->laid); /* else it would be kept for as long as nothing runs */
+    rehearsal->laid = NULL;
     sl_log(rehearsal->set.log, SL_LOG_INFO, "the candidate policy was stopped by %s%s%s%s", version->author,
            version->comment[0] ? " (" : "", version->comment, version->comment[0] ? ")" : "");
 }

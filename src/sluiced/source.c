@@ -8,10 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-#define RETIRE_MS 100
 
 static bool same_secret(const struct sl_secret *a, const struct sl_secret *b)
 {
@@ -156,17 +153,6 @@ static void note_secret(struct sl_source *source)
         source->config.keyed(source->config.ctx, &source->in_force);
 }
 
-/* Drops a policy that is not in force any more. Loops may hold it until their turn ends; they are waited for a moment, so that
- * none of them has to free megabytes in the middle of its work. */
-static void retire(struct sl_policy *policy)
-{
-    const struct timespec pause = {.tv_nsec = 1000000};
-
-    for (int i = 0; i < RETIRE_MS && !sl_policy_is_alone(policy); i++)
-        nanosleep(&pause, NULL);
-    sl_policy_unref(policy);
-}
-
 /* Puts the policy in force unless it is the same. The caller keeps its reference. On failure `why` says what is wrong. */
 static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, const char *trigger, char *why,
                            size_t why_size)
@@ -180,7 +166,7 @@ static enum sl_reload swap(struct sl_source *source, struct sl_policy *policy, c
     if (err || same)
         sl_policy_unref(old);
     else
-        retire(old);
+        sl_source_retire(old);
     if (err) {
         snprintf(why, why_size, "the policy cannot be put in force: %s", sl_err_text(err));
         result = SL_RELOAD_FAILED;

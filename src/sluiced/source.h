@@ -116,6 +116,9 @@ int sl_source_try_override(struct sl_source *source, const struct sl_override *o
 
 /* Puts `policy` in force with the overrides over it. Takes no reference. Returns 0 or SL_ENOMEM. */
 int sl_source_put(struct sl_source *source, struct sl_policy *policy);
+/* Drops a policy that is not in force any more. Loops may hold it until their turn ends; they are waited for a moment, so that
+ * none of them has to free megabytes in the middle of its work. */
+void sl_source_retire(struct sl_policy *policy);
 int sl_source_lay(struct sl_source *source, struct sl_overrides *overrides);
 int sl_source_judge_override(struct sl_source *source, const struct sl_override *override, char *why, size_t why_size);
 void sl_source_forget_overrides(struct sl_source *source);

@@ -7,6 +7,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define RETIRE_MS 100
 
 static uint64_t wall_us(void)
 {
@@ -81,6 +84,15 @@ static void tell_inactive(struct sl_source *source, const struct sl_policy *poli
 
 /* ---- over the policy */
 
+void sl_source_retire(struct sl_policy *policy)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    for (int i = 0; i < RETIRE_MS && !sl_policy_is_alone(policy); i++)
+        nanosleep(&pause, NULL);
+    sl_policy_unref(policy);
+}
+
 int sl_source_put(struct sl_source *source, struct sl_policy *policy)
 {
     struct sl_policy *over;
@@ -111,7 +123,11 @@ int sl_source_lay(struct sl_source *source, struct sl_overrides *overrides)
         sl_overrides_ref(overrides);
         sl_overrides_unref(old);
     }
-    sl_policy_unref(policy);
+    /* One without overrides lies below the new one, and stays. */
+    if (!err && sl_policy_overrides(policy))
+        sl_source_retire(policy);
+    else
+        sl_policy_unref(policy);
     return err;
 }
 
