@@ -36,13 +36,14 @@ static_assert(sizeof sl_routes / sizeof *sl_routes <= SL_ROUTES_COUNTED, "a row 
 
 static bool route_matches(const struct sl_route *route, struct sl_slice path)
 {
-    size_t len = strcspn(route->path, "{");
+    const char *wanted = route->path;
+    size_t len = 0;
 
-    if (path.len < len || memcmp(path.text, route->path, len) != 0)
-        return false;
-    if (route->path[len] == '{')
+    while (len < path.len && path.text[len] == *wanted && *wanted && *wanted != '{') /* mostly two characters */
+        len++, wanted++;
+    if (*wanted == '{')
         return path.len > len && !memchr(path.text + len, '/', path.len - len);
-    return path.len == len || (route->subtree && path.text[len] == '/');
+    return !*wanted && (path.len == len || (route->subtree && path.text[len] == '/'));
 }
 
 static const struct sl_route *find(enum sl_listener_kind listener, struct sl_slice path)

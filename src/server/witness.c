@@ -42,12 +42,10 @@ void sl_witness_set(struct sl_witness *witness, unsigned sees)
     } while (sum != sum_of(witnesses));
 }
 
-bool sl_witness_wants_report(struct sl_service *service, const struct sluice_request *request)
+bool sl_witness_asks_for_report(struct sl_service *service, const struct sluice_request *request)
 {
-    struct sl_witnesses *witnesses = service->shared->witnesses;
+    const struct sl_witnesses *witnesses = service->shared->witnesses;
 
-    if (!witnesses || !(atomic_load_explicit(&witnesses->sees, memory_order_relaxed) & SL_SEE_ALL))
-        return false;
     for (unsigned i = 0; i < witnesses->n; i++) {
         const struct sl_witness *w = &witnesses->list[i];
 

@@ -61,8 +61,17 @@ struct sl_witness *sl_witness_add(struct sl_witnesses *witnesses, sl_witness_saw
 /* What it sees from now on. A loop in the middle of telling may tell it once more. Any thread. */
 void sl_witness_set(struct sl_witness *witness, unsigned sees);
 
+bool sl_witness_asks_for_report(struct sl_service *service, const struct sluice_request *request);
+
 /* Does any witness want the report of this request? Of a batch's elements too. */
-bool sl_witness_wants_report(struct sl_service *service, const struct sluice_request *request);
+static inline bool sl_witness_wants_report(struct sl_service *service, const struct sluice_request *request)
+{
+    struct sl_witnesses *witnesses = service->shared->witnesses;
+
+    return witnesses &&
+           __builtin_expect(atomic_load_explicit(&witnesses->sees, memory_order_relaxed) & SL_SEE_ALL, 0) &&
+           sl_witness_asks_for_report(service, request);
+}
 
 /* What a decision is, of SL_SEE_.... */
 static inline unsigned sl_witness_kind(const struct sluice_verdict *verdict)
