@@ -14,10 +14,12 @@
 struct entry {
     struct sl_hash128 id;  /* of key, type, limit and reason */
     uint32_t next;         /* in its chain */
-    uint32_t older, newer; /* in the order of last rejections */
+    uint32_t older, newer; /* in the order of last rejections, roughly: see `moved` */
+    uint32_t moved;        /* how many entries there had been when it last became the newest */
     uint16_t scope_len;
     uint8_t source, reason;
-    uint64_t first_us, last_us, count, minutes;
+    uint64_t last_us, count, minutes;
+    uint64_t first_us;
     int64_t tokens, remaining, retry_after_ms;
     uint64_t policy_version;
     char policy_hash[SL_REJECTIONS_HASH_MAX];
@@ -32,6 +34,7 @@ struct entry {
 struct memory {
     _Alignas(64) pthread_mutex_t lock; /* what follows */
     uint32_t n, oldest, newest;
+    uint32_t added;                    /* entries, ever; may wrap */
     uint64_t dropped, dropped_last_us; /* entries; the latest rejection among theirs */
     uint32_t *chains;                  /* a power of two of them */
     struct entry *entries;
@@ -171,6 +174,7 @@ static void become_newest(struct memory *memory, struct entry *entry)
 {
     uint32_t place = place_of(memory, entry);
 
+    entry->moved = memory->added;
     entry->newer = 0;
     entry->older = memory->newest;
     *(memory->newest ? &at(memory, memory->newest)->newer : &memory->oldest) = place;
@@ -198,6 +202,7 @@ static struct entry *add(const struct sl_rejections *r, struct memory *memory, s
     const struct sl_who *who = rejected->who;
     struct entry *entry = memory->n < r->max ? &memory->entries[memory->n++] : drop_oldest(r, memory);
 
+    memory->added++;
     *entry = (struct entry){.id = id,
                             .key_hash = key,
                             .reason = rejected->verdict->reason,
@@ -253,7 +258,7 @@ void sl_rejections_tell(struct sl_rejections *r, unsigned loop, const struct sl_
     entry = find(r, memory, id);
     if (!entry) {
         entry = add(r, memory, id, key, rejected);
-    } else if (memory->newest != place_of(memory, entry)) {
+    } else if (memory->added - entry->moved > r->max / SL_REJECTIONS_ROUGHLY) {
         leave_order(memory, entry);
         become_newest(memory, entry);
     }

@@ -1,9 +1,9 @@
 /* Recent rejections, for who asks later: why was I rejected at 12:03?
  *
- * Rejections of one key by one limit for one reason are joined into one entry: first, last, how often, and in which minutes of the
- * hour before the last, so that a flood takes one place and not everybody's. When there is no more room, the entry goes
- * whose last rejection lies furthest back. Each loop has a memory of its own with a lock of its own, which only a reader
- * contends for; readers join what several loops keep of the same.
+ * Rejections of one key by one limit for one reason are joined into one entry: first, last, how often, and in which
+ * minutes of the hour before the last, so that a flood takes one place and not everybody's. When there is no more room,
+ * the entry goes whose last rejection lies furthest back, give or take an eighth of the entries. Each loop has a memory
+ * of its own with a lock of its own, which only a reader contends for; readers join what several loops keep of the same.
  *
  *     sl_rejections_new(&alloc, n_loops, now_us, &rejections);
  *     sl_rejections_tell(rejections, loop, &rejected, now_us);      on that loop's thread
@@ -24,6 +24,9 @@
 #define SL_REJECTIONS_KEPT 2048u
 #define SL_REJECTIONS_TOTAL 16384u
 #define SL_REJECTIONS_LEAST 256u
+/* An entry becomes the newest again when more than this part of all have come since it was that: where the same keys are
+ * rejected again and again, its neighbours in the order, who lie elsewhere in memory, are left alone. */
+#define SL_REJECTIONS_ROUGHLY 8u
 #define SL_REJECTIONS_KEY_MAX 96u   /* bytes of a key that are kept; its hash tells longer ones apart */
 #define SL_REJECTIONS_SCOPE_MAX 96u /* likewise of the last scope */
 #define SL_REJECTIONS_MINUTES 64u   /* before the last rejection, of which it is known whether there was one */

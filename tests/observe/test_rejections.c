@@ -290,11 +290,12 @@ static void many_loops_share_the_whole(void **state)
 struct model_entry {
     bool there;
     uint64_t first_us, last_us, count, order;
+    unsigned moved; /* entries that had come to its loop when it got its order */
 };
 
 struct model {
     struct model_entry entries[2][MODEL_KEYS][2]; /* loop, key, limit */
-    unsigned n[2];
+    unsigned n[2], added[2];
     uint64_t orders;
 };
 
@@ -315,10 +316,13 @@ static void model_tell(struct model *m, unsigned loop, unsigned key, unsigned li
     if (!e->there) {
         *e = (struct model_entry){.there = true, .first_us = now_us};
         m->n[loop]++;
+        m->added[loop]++;
     }
     e->last_us = now_us;
-    e->count++;
-    e->order = ++m->orders;
+    if (!e->count++ || m->added[loop] - e->moved > max / SL_REJECTIONS_ROUGHLY) {
+        e->order = ++m->orders;
+        e->moved = m->added[loop];
+    }
 }
 
 static void model_compare(struct sl_rejections *r, struct model *m, unsigned key)
