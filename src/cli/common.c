@@ -131,6 +131,10 @@ void cli_print_overview(FILE *out)
                  "  sluice policy check policy.yaml              find every mistake in a policy\n"
                  "  sluice policy explain policy.yaml acct_8812  see which limits meet a request, and why\n"
                  "  sluice replay --policy policy.yaml access.log\n"
+                 "  sluice alarms                                what is wrong, and where to read what to do\n"
+                 "  sluice why acct_8812 --at 12:03              why it was rejected then\n"
                  "  sluice COMMAND --help                        what a command takes, with examples\n\n"
+                 "Environment: SLUICE_SERVER, SLUICE_ADMIN, SLUICE_STORE, SLUICE_NAMESPACE, SLUICE_CHECK_TOKEN and\n"
+                 "SLUICE_ADMIN_TOKEN stand for the options of these names.\n\n"
                  "Exit status: 0 done, 1 the answer is no, 2 usage, 3 could not reach the daemon or store.\n");
 }

@@ -136,8 +136,8 @@ static int write_command_line(const char *folder)
         sl_options_man(command->rows, command->n_rows, out);
     }
     fputs(".Sh ENVIRONMENT\n.Bl -tag -width Ds\n"
-          ".It Ev SLUICE_SERVER , SLUICE_ADMIN , SLUICE_CHECK_TOKEN , SLUICE_ADMIN_TOKEN\nAs the options of these "
-          "names.\n"
+          ".It Ev SLUICE_SERVER , SLUICE_ADMIN , SLUICE_STORE , SLUICE_NAMESPACE , SLUICE_CHECK_TOKEN , "
+          "SLUICE_ADMIN_TOKEN\nAs the options of these names.\n"
           ".It Ev NO_COLOR\nNo colours, even on a terminal.\n.El\n"
           ".Sh EXIT STATUS\n0 done, 1 the answer is no, 2 usage, 3 could not reach the daemon or store.\n"
           ".Sh SEE ALSO\n.Xr sluiced 8\n",
