@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -84,9 +85,48 @@ const char *admin_text(const json_t *object, const char *name, char buf[static A
     return admin_shown(json_object_get(object, name), buf);
 }
 
+static long long within(json_int_t number)
+{
+    return number > ADMIN_NUMBER_MAX ? ADMIN_NUMBER_MAX : number < -ADMIN_NUMBER_MAX ? -ADMIN_NUMBER_MAX : number;
+}
+
 long long admin_number(const json_t *object, const char *name)
 {
-    return json_integer_value(json_object_get(object, name));
+    return within(json_integer_value(json_object_get(object, name)));
+}
+
+static json_t *fit_text(const json_t *value)
+{
+    size_t len = json_string_length(value);
+    char *shown = malloc(SL_SHOWN_MAX(len));
+    json_t *fit;
+
+    if (!shown)
+        return json_null();
+    sl_show(shown, json_string_value(value), len, len);
+    fit = json_string(shown);
+    free(shown);
+    return fit;
+}
+
+/* What stands in the place of a member: a new reference. */
+static json_t *fitted(json_t *value)
+{
+    if (json_is_string(value))
+        return fit_text(value);
+    if (json_is_integer(value))
+        return json_integer(within(json_integer_value(value)));
+    admin_fit(value);
+    return json_incref(value);
+}
+
+void admin_fit(json_t *answer)
+{
+    if (json_is_object(answer))
+        for (void *member = json_object_iter(answer); member; member = json_object_iter_next(answer, member))
+            json_object_iter_set_new(answer, member, fitted(json_object_iter_value(member)));
+    for (size_t i = 0; i < json_array_size(answer); i++)
+        json_array_set_new(answer, i, fitted(json_array_get(answer, i)));
 }
 
 int64_t admin_time(const json_t *object, const char *name)

@@ -38,7 +38,12 @@ enum cli_status admin_failure(long status);
 const char *admin_shown(const struct json_t *value, char buf[static ADMIN_TEXT_MAX]); /* the same of a value */
 const char *admin_text(const struct json_t *object, const char *name, char buf[static ADMIN_TEXT_MAX]);
 
-/* A member that is a whole number; 0 when it is none. */
+/* Makes all of an answer fit for a terminal, whoever sent it: texts as above, in full; numbers not beyond ADMIN_NUMBER_MAX, so
+ * that sums and milliseconds of them are numbers too. What is printed as JSON stays as it came. */
+#define ADMIN_NUMBER_MAX (INT64_C(1) << 53)
+void admin_fit(struct json_t *answer);
+
+/* A member that is a whole number; 0 when it is none. Not beyond ADMIN_NUMBER_MAX. */
 long long admin_number(const struct json_t *object, const char *name);
 
 /* "2026-01-31T12:03:04.120Z", to Unix milliseconds; 0 when it is none. */

@@ -106,6 +106,7 @@ static int run_show(const struct cli_call *call)
         return status;
     if (call->values->json)
         return cli_print_json(answer, CLI_DONE);
+    admin_fit(answer);
     buckets = json_object_get(answer, "buckets");
     if (json_array_size(buckets))
         print_buckets(buckets, &style);

@@ -1,4 +1,5 @@
 #include "cli/http_client.h"
+#include "observe/show.h"
 
 #include <curl/curl.h>
 #include <jansson.h>
@@ -113,16 +114,34 @@ void http_answer_fini(struct http_answer *answer)
     *answer = (struct http_answer){0};
 }
 
+/* Appends a text, line by line, without what could act on a terminal: who answers may be no sluiced. */
+static void add_shown(char *to, size_t size, const char *text)
+{
+    char line[SL_SHOWN_MAX(1024)];
+
+    for (bool more = true; more;) {
+        size_t len = strcspn(text, "\n"), used = strlen(to);
+
+        sl_show(line, text, len, len < 1024 ? len : 1024);
+        more = text[len] == '\n';
+        snprintf(to + used, size - used, "%s%s", line, more ? "\n" : "");
+        text += len + more;
+    }
+}
+
 /* The sentence of a problem document, with the field at fault. */
 static void describe_problem(const struct http_answer *answer, json_t *body, char *why, size_t why_size)
 {
     const char *detail = json_string_value(json_object_get(body, "detail"));
     const char *field = json_string_value(json_object_get(body, "field"));
 
-    if (detail && field)
-        snprintf(why, why_size, "%s: %s", field, detail);
-    else if (detail)
-        snprintf(why, why_size, "%s", detail);
+    why[0] = '\0';
+    if (detail && field) {
+        add_shown(why, why_size, field);
+        add_shown(why, why_size, ": ");
+    }
+    if (detail)
+        add_shown(why, why_size, detail);
     else
         snprintf(why, why_size, "the answer has status %ld", answer->status);
 }

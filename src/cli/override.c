@@ -121,11 +121,15 @@ static void write_rate(json_t *override, char *buf, size_t size)
 
 static int print_change(const struct cli_call *call, json_t *entry, bool remove)
 {
-    json_t *old = json_object_get(entry, "old"), *now = json_object_get(entry, "new"), *known = remove ? old : now;
+    json_t *old, *now, *known;
     char from[96], to[96];
 
     if (call->values->json)
         return cli_print_json(entry, CLI_DONE);
+    admin_fit(entry);
+    old = json_object_get(entry, "old");
+    now = json_object_get(entry, "new");
+    known = remove ? old : now;
     write_rate(old, from, sizeof from);
     write_rate(now, to, sizeof to);
     printf("%s (%s), %s: %s, was %s%s%s\n", call->words[0], text_of(known, "keyType", "?"),
@@ -252,6 +256,7 @@ static int run_list(const struct cli_call *call)
         return status;
     if (call->values->json)
         return cli_print_json(answer, CLI_DONE);
+    admin_fit(answer);
     overrides = json_object_get(answer, "overrides");
     if (json_array_size(overrides))
         printf("%s%-24s %-10s %-20s %-22s %-26s %-8s BY%s\n", style.bold, "KEY", "TYPE", "LIMIT", "RATE", "UNTIL",
@@ -281,6 +286,7 @@ static int run_history(const struct cli_call *call)
     json_decref(answer);
     if (call->values->json)
         return cli_print_json(json_pack("{s:o}", "log", log), CLI_DONE);
+    admin_fit(log);
     if (json_array_size(log))
         printf("%s%-24s %6s %-7s %-24s %-10s %-20s CHANGE%s\n", style.bold, "TIME", "NUMBER", "WHAT", "KEY", "TYPE",
                "LIMIT", style.end);

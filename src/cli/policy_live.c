@@ -36,6 +36,7 @@ int cli_policy_live(const struct cli_call *call, const struct cli_connect *conne
         return cli_fail(CLI_UNREACHABLE, "%s", why);
     if (call->values->json)
         return cli_print_json(answer, CLI_DONE);
+    admin_fit(answer);
     print(answer, &style);
     json_decref(answer);
     return CLI_DONE;

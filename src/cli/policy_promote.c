@@ -1,4 +1,5 @@
 /* `sluice policy promote`: the candidate becomes the policy; as a version on the store, or in the daemon's file. */
+#include "cli/admin.h"
 #include "cli/files.h"
 #include "cli/policy_shadow.h"
 #include "control/text.h"
@@ -57,6 +58,7 @@ static int promote_version(const struct cli_call *call)
         return status;
     if (call->values->json)
         return cli_print_json(answer, CLI_DONE);
+    admin_fit(answer);
     version = json_object_get(answer, "version");
     printf("version %lld is current: %.12s, by %s; the candidate is stopped\n",
            (long long)json_integer_value(json_object_get(version, "version")), text(version, "hash"),

@@ -1,5 +1,6 @@
 /* `sluice policy shadow | dry-run`: a candidate policy beside the live one, and what dry-run limits would have
  * rejected. */
+#include "cli/admin.h"
 #include "cli/http_client.h"
 #include "cli/policy_shadow.h"
 #include "cli/policy_source.h"
@@ -149,6 +150,7 @@ static int show_once(const struct cli_call *call, bool watched)
         return status;
     if (call->values->json)
         return cli_print_json(report, active ? CLI_DONE : CLI_NO);
+    admin_fit(report);
     if (watched)
         fputs("\033[H\033[2J", stdout);
     if (active)
@@ -204,6 +206,7 @@ static int run_dry(const struct cli_call *call)
         return status;
     if (call->values->json)
         return cli_print_json(answer, CLI_DONE);
+    admin_fit(answer);
     if (reset)
         printf("keys are counted anew\n");
     else

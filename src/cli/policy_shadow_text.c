@@ -1,4 +1,4 @@
-/* Reports about candidates and dry runs, for people. Keys come as the daemon shows them, without control characters. */
+/* Reports about candidates and dry runs, for people. They come made fit by admin_fit. */
 #include "cli/policy_shadow.h"
 
 #include <string.h>
