@@ -43,7 +43,8 @@ static int write_and_sync(int fd, const char *bytes, size_t len)
     return fsync(fd);
 }
 
-/* Under a name of its own until it is on the disk, so that a crash leaves the old copy or the new one. */
+/* Under a name of its own until it is on the disk, so that a crash leaves the old copy or the new one. What could not be
+ * written goes again: on a disk that is full it would be what the next one finds no room for. */
 int sl_keep_write(const char *dir, const char *name, const char *bytes, size_t len, char *why, size_t why_size)
 {
     char *path = NULL, *next = NULL;
@@ -58,6 +59,8 @@ int sl_keep_write(const char *dir, const char *name, const char *bytes, size_t l
 out:
     if (err)
         snprintf(why, why_size, "%s/%s: %s", dir, name, err == SL_ENOMEM ? sl_err_text(err) : strerror(errno));
+    if (fd >= 0 && err)
+        (void)unlink(next);
     if (fd >= 0)
         close(fd);
     free(path);

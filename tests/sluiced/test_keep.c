@@ -10,9 +10,11 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -249,6 +251,33 @@ static void damaged_ones_are_no_version(void **state)
     }
 }
 
+/* A disk that is full, as far as the system lets one be played: the old copy stays, and nothing of the new one. */
+static void what_has_no_room_leaves_nothing(void **state)
+{
+    static char large[5000];
+    struct rlimit limit, small;
+    char path[512], why[256], found[8] = "";
+    FILE *f;
+    int err;
+
+    (void)state;
+    assert_int_equal(sl_keep_write(dir, "kept", "old", 3, why, sizeof why), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = (struct rlimit){.rlim_cur = 4096, .rlim_max = limit.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    err = sl_keep_write(dir, "kept", large, sizeof large, why, sizeof why);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(err, SL_EIO);
+    assert_non_null(strstr(why, "/kept: "));
+    only_file(path);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    assert_int_equal(fread(found, 1, sizeof found, f), 3);
+    fclose(f);
+    assert_string_equal(found, "old");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +287,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(damaged_ones_are_no_secret, set_up, tear_down),
         cmocka_unit_test_setup_teardown(versions_are_found_as_they_were, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_ones_are_no_version, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_has_no_room_leaves_nothing, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
