@@ -308,8 +308,8 @@ const struct cli_command cli_policy_rollback = {
     .summary = "bring an old version of the policy back",
     .manual = "Makes the policy of version N (without it: of the version before the current one) the new current "
               "version. Nothing is\n"
-              "taken out of the history: the old policy comes back under a new number. A second rollback without N takes the\n"
-              "first one back.\n\n"
+              "taken out of the history: the old policy comes back under a new number. A second rollback without N takes\n"
+              "the first one back.\n\n"
               "  sluice policy rollback --store redis://cache --comment 'searches were rejected'\n"
               "  sluice policy rollback 9 --store redis://cache",
     .rows = push_rows,
