@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define READ_TRIES 3
+#define READ_TRIES 10
 
 struct sl_policy_options sl_source_options(const struct sl_source *source)
 {
@@ -94,24 +94,25 @@ static int compile_file(const struct sl_source *source, const struct sl_policy_o
     return err;
 }
 
-/* Once more when the file is another one by now: its keys_file may have been read from the folder of that one. A file that
- * changes faster than this is told of by the watch when it is still. */
+/* Once more when the file is another one by now: its keys_file may have been read from the folder of that one. What changes
+ * faster than it can be read is not taken: the watch tells of it when it is still. */
 static int compile_still(const struct sl_source *source, const struct sl_policy_options *options,
                          struct sl_reading *ret_reading, struct sl_diags *diags)
 {
-    struct sl_file_mark before = sl_file_mark(source->config.path), now;
-    int err = compile_file(source, options, ret_reading, diags);
+    const char *path = source->config.path;
 
-    for (int tries = 1; tries < READ_TRIES; tries++) {
-        now = sl_file_mark(source->config.path);
+    for (int tries = 0; tries < READ_TRIES; tries++) {
+        struct sl_file_mark before = sl_file_mark(path), now;
+        int err = compile_file(source, options, ret_reading, diags);
+
+        now = sl_file_mark(path);
         if (sl_file_mark_same(&before, &now))
-            break;
-        before = now;
+            return err;
         drop_reading(ret_reading);
         sl_diags_fini(diags);
-        err = compile_file(source, options, ret_reading, diags);
     }
-    return err;
+    sl_diags_add(diags, SL_DIAG_ERROR, path, 0, 0, "", "the file changes faster than it can be read");
+    return SL_EPOLICY;
 }
 
 int sl_source_load(const struct sl_source *source, unsigned logged, struct sl_reading *ret_reading, char *why,
