@@ -306,12 +306,13 @@ const struct cli_command cli_policy_rollback = {
     .arguments = "[N]",
     .max_words = 1,
     .summary = "bring an old version of the policy back",
-    .manual = "Makes the policy of version N (without it: of the version before the current one) the new current "
-              "version. Nothing is\n"
-              "taken out of the history: the old policy comes back under a new number. A second rollback without N takes\n"
-              "the first one back.\n\n"
-              "  sluice policy rollback --store redis://cache --comment 'searches were rejected'\n"
-              "  sluice policy rollback 9 --store redis://cache",
+    .manual =
+        "Makes the policy of version N (without it: of the version before the current one) the new current "
+        "version. Nothing is\n"
+        "taken out of the history: the old policy comes back under a new number. A second rollback without N takes\n"
+        "the first one back.\n\n"
+        "  sluice policy rollback --store redis://cache --comment 'searches were rejected'\n"
+        "  sluice policy rollback 9 --store redis://cache",
     .rows = push_rows,
     .n_rows = sizeof push_rows / sizeof push_rows[0],
     .values_size = sizeof(struct push_values),
