@@ -125,6 +125,8 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
 
         status = command->run(&call);
     }
+    if ((fflush(stdout) || ferror(stdout)) && status != CLI_USAGE) /* which says so itself */
+        status = cli_fail(CLI_USAGE, "cannot write the answer");
     sl_options_fini(&options);
     free(values);
     return status;

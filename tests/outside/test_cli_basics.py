@@ -99,3 +99,12 @@ def test_colours_only_on_a_terminal_and_not_with_no_color(sluice, policy_file):
     assert "\033[32mallowed" in on_terminal(*args)
     assert "\033[" not in on_terminal(*args, NO_COLOR="1")
     assert "\033[" not in on_terminal(*args, "--color", "never")
+
+
+@pytest.mark.parametrize("command", [("policy", "show"), ("policy", "show", "--json"), ("policy", "check"), ("policy", "explain", "k")], ids="-".join)
+def test_an_answer_that_found_no_room_is_no_success(policy_file, command):
+    """`sluice policy show ... > file` on a full disk leaves half of it: a script must not go on with that."""
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run([SLUICE, *command[:2], policy_file(), *command[2:]], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                             env=clean_environment())
+    assert run.returncode == 2 and run.stderr.count("cannot write the answer") == 1, (run.returncode, run.stderr)
