@@ -188,7 +188,6 @@ static int read_question(struct sl_call *call, struct question *q, struct sl_htt
     int e = sl_params_read(call->query, params, sizeof params / sizeof *params, response);
 
     q->query = (struct sl_rejections_query){.until_us = UINT64_MAX, .any_type = !params[1].given};
-    q->max = LIMIT_PRESET;
     if (e || (e = sl_param_time(&params[2], &q->query.since_us, response)) ||
         (e = sl_param_time(&params[3], &q->query.until_us, response)) ||
         (e = sl_param_number(&params[4], 1, LIMIT_MAX, &q->max, response)))
@@ -232,7 +231,7 @@ void sl_handle_rejections(struct sl_call *call, const struct sl_http_request *re
 {
     struct sl_rejections_reach reach;
     struct sl_rejection *list;
-    struct question q;
+    struct question q = {.max = LIMIT_PRESET};
     size_t n = 0;
 
     (void)request;

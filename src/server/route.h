@@ -32,7 +32,7 @@ enum sl_access {
 };
 
 struct sl_route {
-    const char *path; /* may end with one segment in braces, which stands for any */
+    const char *path;  /* may end with one segment in braces, which stands for any */
     bool subtree;      /* also every path below it */
     unsigned methods;  /* enum sl_http_method, or-ed; HEAD goes with GET */
     unsigned listener; /* enum sl_listener_kind, or-ed */
@@ -101,9 +101,8 @@ sl_handler sl_handle_history, sl_handle_rollback; /* admin, server/policy.c, wit
 sl_handler sl_handle_check, sl_handle_auth, sl_handle_healthz, sl_handle_readyz;                    /* public */
 sl_handler sl_handle_metrics, sl_handle_policy, sl_handle_buckets, sl_handle_reload, sl_handle_top; /* admin */
 sl_handler sl_handle_alarms;                                                                        /* admin */
-sl_handler sl_handle_overrides;                                    /* admin, server/overrides.c */
-sl_handler sl_handle_shadow, sl_handle_promote, sl_handle_dry_run; /* admin, server/shadow.c */
-sl_handler sl_handle_rejections, sl_handle_traces;                 /* admin */
+sl_handler sl_handle_overrides;                                     /* admin, server/overrides.c */
+sl_handler sl_handle_shadow, sl_handle_promote, sl_handle_dry_run;  /* admin, server/shadow.c */
 sl_handler sl_handle_rejections, sl_handle_traces, sl_handle_trace; /* admin */
 
 #endif

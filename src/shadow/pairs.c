@@ -125,7 +125,8 @@ json_t *sl_pairs_json(const struct sl_pairs *pairs, unsigned n)
         for (unsigned i = 0; i < SL_PAIRS_WAYS; i++)
             if (pairs->pairs[s][i].count > pairs->pairs[s][i].error)
                 all[n_all++] = &pairs->pairs[s][i];
-    qsort(all, n_all, sizeof(const struct sl_pair *), by_surety);
+    if (n_all)
+        qsort(all, n_all, sizeof(const struct sl_pair *), by_surety);
     for (unsigned i = 0; array && i < n_all && i < n; i++)
         if (json_array_append_new(array, pair_json(all[i]))) {
             json_decref(array);
