@@ -86,14 +86,18 @@ static int conflict(struct job *job, const struct pushed *pushed)
 
 static int tell_pushed(struct job *job, const struct sl_version *version)
 {
+    char back[40] = "";
+
     if (job->call->values->json) {
         json_t *diff = job->diff ? json_incref(json_object_get(job->diff, "changes")) : json_null();
 
         return cli_print_json(
             json_pack("{s:b,s:o,s:o}", "pushed", 1, "version", sl_version_json(version), "changes", diff), CLI_DONE);
     }
-    printf("version %" PRIu64 " is current: %.12s, by %s%s%s\n", version->number, version->hash, version->author,
-           version->comment[0] ? ": " : "", version->comment);
+    if (version->from)
+        snprintf(back, sizeof back, ", back to %" PRIu64, version->from);
+    printf("version %" PRIu64 " is current%s: %.12s, by %s%s%s\n", version->number, back, version->hash,
+           version->author, version->comment[0] ? ": " : "", version->comment);
     return CLI_DONE;
 }
 
@@ -216,6 +220,38 @@ static int run_push(const struct cli_call *call)
 
 /* ---- back */
 
+struct found {
+    bool done;
+    enum sl_control outcome;
+    uint64_t number;
+    char why[SL_CONTROL_WHY_MAX];
+};
+
+static void on_found(void *ctx, enum sl_control outcome, uint64_t number, const char *why)
+{
+    struct found *found = ctx;
+
+    found->done = true;
+    found->outcome = outcome;
+    found->number = number;
+    snprintf(found->why, sizeof found->why, "%s", why);
+}
+
+static int choose_before(struct job *job, uint64_t *ret_number)
+{
+    struct found found = {.done = false};
+    enum sl_control outcome = sl_versions_before(&job->store.place, job->now.version.number, on_found, &found);
+
+    if (outcome == SL_CONTROL_OK) {
+        cli_store_wait(&job->store, &found.done);
+        outcome = found.outcome;
+    }
+    if (outcome != SL_CONTROL_OK)
+        return cli_store_fail(&job->store, outcome, found.why);
+    *ret_number = found.number;
+    return found.number ? 0 : cli_fail(CLI_NO, "version 1 is the first: there is none before it");
+}
+
 /* The version to bring back: as given, else the one before the current one. */
 static int choose_old(struct job *job, uint64_t *ret_number)
 {
@@ -225,10 +261,8 @@ static int choose_old(struct job *job, uint64_t *ret_number)
 
     if (current == 0)
         return cli_fail(CLI_NO, "%s: the store has no version of the policy", job->store.text);
-    if (call->n_words == 0) {
-        *ret_number = current - 1;
-        return current > 1 ? 0 : cli_fail(CLI_NO, "version 1 is the first: there is none before it");
-    }
+    if (call->n_words == 0)
+        return choose_before(job, ret_number);
     snprintf(word, sizeof word, "%s%s", call->words[0][0] == '@' ? "" : "@", call->words[0]);
     if (!cli_is_version(word, ret_number) || *ret_number == 0)
         return cli_fail(CLI_USAGE, "`%s`: write the number of a version", call->words[0]);
@@ -309,8 +343,8 @@ const struct cli_command cli_policy_rollback = {
     .manual =
         "Makes the policy of version N (without it: of the version before the current one) the new current "
         "version. Nothing is\n"
-        "taken out of the history: the old policy comes back under a new number. A second rollback without N takes\n"
-        "the first one back.\n\n"
+        "taken out of the history: the old policy comes back under a new number. A second rollback without N goes on\n"
+        "back: after 13, which brought 11 back, it brings back 10. Name N to return to what a rollback left.\n\n"
         "  sluice policy rollback --store redis://cache --comment 'searches were rejected'\n"
         "  sluice policy rollback 9 --store redis://cache",
     .rows = push_rows,

@@ -76,6 +76,15 @@ typedef void sl_versions_fetched(void *ctx, enum sl_control outcome, const struc
 enum sl_control sl_versions_fetch(const struct sl_versions_place *place, uint64_t number, sl_versions_fetched *done,
                                   void *ctx);
 
+/* ---- the way back */
+
+/* The number, 0 when there is none before it. */
+typedef void sl_versions_found(void *ctx, enum sl_control outcome, uint64_t number, const char *why);
+/* The version before `number`, in what they mean: one that brought K back stands for K, so that rollback after rollback goes
+ * on back. 12, then 13 which brought 11 back: before 13 is 10. */
+enum sl_control sl_versions_before(const struct sl_versions_place *place, uint64_t number, sl_versions_found *done,
+                                   void *ctx);
+
 /* ---- a new version */
 
 struct sl_version_draft {

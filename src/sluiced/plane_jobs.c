@@ -149,22 +149,40 @@ static void on_fetched(void *ctx, enum sl_control outcome, const struct sl_versi
     push(task);
 }
 
+static void fetch(struct task *task, uint64_t number)
+{
+    enum sl_control outcome = sl_versions_fetch(&task->plane->place, number, on_fetched, task);
+
+    if (outcome == SL_CONTROL_OK)
+        task->from = number;
+    else
+        refuse_outcome(task, outcome, NULL);
+}
+
+static void on_before(void *ctx, enum sl_control outcome, uint64_t number, const char *why)
+{
+    struct task *task = ctx;
+
+    if (outcome != SL_CONTROL_OK)
+        refuse_outcome(task, outcome, why);
+    else if (number == 0)
+        refuse(task, 404, "Version 1 is the first: there is none before it.");
+    else
+        fetch(task, number);
+}
+
 static void bring_back(struct task *task)
 {
-    uint64_t current = task->current.number, number = task->job->number ? task->job->number : current - 1;
     enum sl_control outcome;
 
-    if (current == 0 || number == 0) {
-        refuse(task, 404,
-               current ? "Version 1 is the first: there is none before it."
-                       : "The store has no version of the policy.");
-        return;
-    }
-    outcome = sl_versions_fetch(&task->plane->place, number, on_fetched, task);
-    task->from = number;
-    if (outcome != SL_CONTROL_OK) {
-        task->from = 0;
-        refuse_outcome(task, outcome, NULL);
+    if (task->current.number == 0) {
+        refuse(task, 404, "The store has no version of the policy.");
+    } else if (task->job->number) {
+        fetch(task, task->job->number);
+    } else {
+        outcome = sl_versions_before(&task->plane->place, task->current.number, on_before, task);
+        if (outcome != SL_CONTROL_OK)
+            refuse_outcome(task, outcome, NULL);
     }
 }
 

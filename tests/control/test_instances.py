@@ -254,6 +254,8 @@ def test_the_admin_listener_pushes(three, sluice, policy):
     status, answer, _ = put(one, json.dumps({"version": 1, "author": "carl"}), {"Content-Type": "application/json"}, "/v1/policy/rollback", "POST")
     assert status == 200 and answer["version"]["rollbackOf"] == 1
     wait_limit(three, 200)
+    status, answer, _ = put(one, None, {}, "/v1/policy/rollback", "POST")
+    assert status == 404 and "none before it" in answer["detail"], "3 brought 1 back, and 1 is the first"
 
 
 @pytest.mark.parametrize("body,headers,path,status", [
