@@ -374,7 +374,7 @@ static const struct sl_option list_rows[] = {
 static const struct sl_option history_rows[] = {
     WHERE_ROWS,
     {.group = "History",
-     .name = "limit",
+     .name = "count",
      .type = SL_OPTION_COUNT,
      .offset = offsetof(struct override_values, n),
      .argument = "N",
@@ -443,7 +443,7 @@ const struct cli_command cli_override_history = {
     .arguments = "",
     .summary = "list the changes of overrides: who, when, what, why",
     .manual = "Prints the newest changes; the last 1,000 are kept.\n\n"
-              "  sluice override history --limit 100 --store redis://cache",
+              "  sluice override history --count 100 --store redis://cache",
     .rows = history_rows,
     .n_rows = sizeof history_rows / sizeof history_rows[0],
     .values_size = sizeof(struct override_values),

@@ -122,7 +122,7 @@ static int run_history(const struct cli_call *call)
 static const struct sl_option history_rows[] = {
     CLI_STORE_ROWS(struct history_values, "the store that the instances share; @/PATH reads it from a file"),
     {.group = "History",
-     .name = "limit",
+     .name = "count",
      .type = SL_OPTION_COUNT,
      .offset = offsetof(struct history_values, limit),
      .argument = "N",
@@ -150,7 +150,7 @@ const struct cli_command cli_policy_history = {
               "instance that is\n"
               "alive runs: its version, or its file, and the version that it could not take, with the reason.\n\n"
               "  sluice policy history --store redis://cache\n"
-              "  sluice policy history --store redis://cache --before 100 --limit 50 --json",
+              "  sluice policy history --store redis://cache --before 100 --count 50 --json",
     .rows = history_rows,
     .n_rows = sizeof history_rows / sizeof history_rows[0],
     .values_size = sizeof(struct history_values),

@@ -45,7 +45,7 @@ static const struct sl_option why_rows[] = {
      .argument = "TYPE",
      .flags = SL_OPTION_FLAG_ONLY,
      .sentence = "what the key is: api_key, user, address, or another word of the policy; without it, any"},
-    {.name = "limit",
+    {.name = "count",
      .type = SL_OPTION_COUNT,
      .offset = offsetof(struct why_values, limit),
      .argument = "N",
@@ -272,7 +272,7 @@ static void print_found(const json_t *answer, const struct window *window, const
         print_rejection(answer, r, window, style);
     }
     if (left > 0)
-        printf("%lld more; see --limit\n", left);
+        printf("%lld more; see --count\n", left);
     printf("%s", style->dim);
     print_reach(answer, window);
     printf("%s", style->end);

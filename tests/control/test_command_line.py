@@ -29,7 +29,7 @@ def test_a_push_and_what_the_history_says_of_it(sluice, policy):
     lines = sluice("policy", "history").stdout.splitlines()
     assert lines[1].startswith("* 2 ") and lines[2].startswith("  1 ") and "größer" in lines[2]
     assert [v["version"] for v in sluice.history("--before", "2")["versions"]] == [1]
-    assert [v["version"] for v in sluice.history("--limit", "1")["versions"]] == [2]
+    assert [v["version"] for v in sluice.history("--count", "1")["versions"]] == [2]
 
 
 def test_a_push_says_what_it_changes(sluice, policy):
@@ -106,6 +106,20 @@ def test_old_versions_come_back(sluice, policy):
     assert "nothing to do" in sluice("policy", "rollback", "3").stdout
     assert sluice("policy", "rollback", "x", status=2).stderr
     assert "no version 70" in sluice("policy", "rollback", "70", status=1).stderr
+
+
+def test_rollback_after_rollback_goes_on_back(sluice, policy):
+    """1 2 3, then 4 [back to 2]: the next one is not 3 again, but 1; and what was pushed after a rollback goes back to that."""
+    for rate in (100, 200, 300):
+        sluice("policy", "push", policy(rate))
+    back = lambda *args: sluice.json("policy", "rollback", *args)["version"]["rollbackOf"]  # noqa: E731
+    assert "version 4 is current, back to 2:" in sluice("policy", "rollback").stdout
+    assert back() == 1
+    assert "none before it" in sluice("policy", "rollback", status=1).stderr
+    assert back("3") == 3 and back() == 2
+    assert sluice.push(policy(400)) == 8
+    assert back() == 7 and back() == 1
+    assert sluice.history()["current"] == 10
 
 
 def test_the_keys_file_goes_with_the_policy(sluice, fleet):

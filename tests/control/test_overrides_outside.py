@@ -104,7 +104,7 @@ def test_the_command_line_changes_the_store(two, sluice):
     sluice("override", "remove", "k", status=1)  # that would be the one without a limit
     sluice("override", "remove", "k", "--limit", "all", "--comment", "done")
     wait_limit(two, 100)
-    assert [e["comment"] for e in sluice.json("override", "history", "--limit", "1")["log"]] == ["done"]
+    assert [e["comment"] for e in sluice.json("override", "history", "--count", "1")["log"]] == ["done"]
     sluice("override", "remove", "k", "--limit", "all", status=1)
 
 

@@ -123,7 +123,7 @@ def test_at_a_time(start, why):
 def test_mistakes_are_named(start, why, sluice):
     daemon = start(SMALL)
     for flags, text in ((("--at", "noon"), "--at: `noon` is no time"), (("--at", "12:03x"), "is no time"), (("--since", "25:00"), "is no time"), (("--at", "12:03", "--since", "1m"), "leave --since"),
-                        (("--limit", "0"), "--limit"), (("--key-type", "x" * 80), "keyType")):
+                        (("--count", "0"), "--count"), (("--key-type", "x" * 80), "keyType")):
         done = why(daemon, "k", *flags)
         assert done.returncode == 2 and text in done.stderr, (flags, done)
     assert sluice("why").returncode == 2
