@@ -3,6 +3,7 @@
 #include "cli/files.h"
 #include "cli/policy_shadow.h"
 #include "control/text.h"
+#include "policy/file.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -14,14 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define BEFORE ".before"
+
 static const char *text(const json_t *value, const char *name)
 {
     const char *found = json_string_value(json_object_get(value, name));
 
     return found ? found : "";
 }
-
-/* ---- on the store */
 
 /* The ETag of version N, when that is current; NULL after it has said that it is not. */
 static char *match_of(const struct cli_call *call, uint64_t wanted, int *ret_status)
@@ -41,12 +42,79 @@ static char *match_of(const struct cli_call *call, uint64_t wanted, int *ret_sta
     return match;
 }
 
+/* ---- what may be promoted */
+
+static json_int_t decisions(const json_t *counts)
+{
+    return json_integer_value(json_object_get(counts, "decisions"));
+}
+
+/* The candidate's warnings, as a push of it would judge them; a good one prints nothing. */
+static int judge_warnings(const json_t *report, enum sl_warnings refused)
+{
+    const json_t *body = json_object_get(report, "policy"), *keys = json_object_get(report, "keysFile");
+    const struct sl_version_text text = {.body = json_string_value(body),
+                                         .body_len = json_string_length(body),
+                                         .keys = json_string_value(keys),
+                                         .keys_len = json_string_length(keys)};
+    struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, true);
+    struct sl_policy *policy = NULL;
+    struct sl_diags diags;
+    int status = 0;
+
+    sl_diags_init(&diags, options.alloc);
+    if (!sl_version_text_compile(&text, "the candidate", &options, &policy, &diags)) {
+        status = cli_warnings_judge("the candidate", &diags, refused);
+        sl_policy_unref(policy);
+    }
+    if (status)
+        sl_diags_print(&diags, stderr);
+    sl_diags_fini(&diags);
+    return status;
+}
+
+/* 0 when there is a candidate, and something is known of it. */
+static int check_report(const struct cli_call *call, const json_t *report)
+{
+    const struct cli_shadow_values *values = cli_shadow_values(call);
+    enum sl_warnings refused;
+    int status = cli_warnings_read(&values->warnings, &refused);
+
+    if (status)
+        return status;
+    if (!json_is_true(json_object_get(report, "active")) || !json_is_string(json_object_get(report, "policy")))
+        return cli_fail(CLI_NO, "no candidate policy runs: `sluice policy shadow FILE` starts one");
+    if (!values->force && decisions(report) == 0 && decisions(json_object_get(report, "fleet")) == 0)
+        return cli_fail(CLI_NO, "no decision has been compared yet, so nothing is known of the candidate: nothing was "
+                                "changed; --force promotes it all the same");
+    return judge_warnings(report, refused);
+}
+
+/* What runs, with its text; NULL after it has said what is wrong. */
+static json_t *get_report(const struct cli_call *call, int *ret_status)
+{
+    json_t *report = cli_shadow_ask(call, "GET", "/v1/shadow?text=1", NULL, NULL, ret_status);
+
+    if (!report)
+        return NULL;
+    *ret_status = check_report(call, report);
+    if (*ret_status == 0)
+        return report;
+    json_decref(report);
+    return NULL;
+}
+
+/* ---- on the store */
+
 static int promote_version(const struct cli_call *call)
 {
     int status = CLI_DONE;
     char *match = NULL;
-    json_t *answer, *version;
+    json_t *answer = get_report(call, &status), *version;
 
+    if (!answer)
+        return status;
+    json_decref(answer);
     if (cli_given(call, "if-version")) {
         match = match_of(call, cli_shadow_values(call)->if_version, &status);
         if (!match)
@@ -137,48 +205,67 @@ static bool fill(int fd, const struct stat *was, const char *bytes, size_t len)
     return close(fd) == 0 && done;
 }
 
-/* A new file in the place of `path`, whole or not at all. */
-static int replace(const char *path, const char *bytes, size_t len)
+/* A new file of that name, whole or not at all; `was`: whose mode and owner it gets. */
+static int put_file(const char *path, const struct stat *was, const char *bytes, size_t len)
 {
-    char fresh[PATH_MAX + sizeof ".XXXXXX"];
-    struct stat was;
+    char fresh[PATH_MAX + sizeof ".before.XXXXXX"];
     int fd, saved;
     bool done;
 
-    if (stat(path, &was))
-        return cli_fail(CLI_USAGE, "cannot write %s: %s", path, strerror(errno));
     snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
     fd = mkostemp(fresh, O_CLOEXEC);
-    done = fd >= 0 && fill(fd, &was, bytes, len) && rename(fresh, path) == 0;
+    done = fd >= 0 && fill(fd, was, bytes, len) && rename(fresh, path) == 0;
     saved = errno;
     if (fd >= 0 && !done)
         unlink(fresh);
     return done ? 0 : cli_fail(CLI_USAGE, "cannot write %s: %s", path, strerror(saved));
 }
 
-static int take_effect(const struct cli_call *call, const char *path, const json_t *report)
+/* What is replaced stays beside it as FILE.before. */
+static int replace(const char *path, const char *bytes, size_t len)
+{
+    char before[PATH_MAX + sizeof BEFORE], *old, why[SL_FILE_WHY_MAX];
+    struct sl_alloc alloc = sl_alloc_system();
+    struct stat was;
+    size_t old_len;
+    int status;
+
+    if (stat(path, &was))
+        return cli_fail(CLI_USAGE, "cannot write %s: %s", path, strerror(errno));
+    if (sl_file_read(path, SL_POLICY_BYTES_MAX, &alloc, &old, &old_len, why))
+        return cli_fail(CLI_USAGE, "cannot keep a copy of %s: %s", path, why);
+    snprintf(before, sizeof before, "%s" BEFORE, path);
+    status = put_file(before, &was, old, old_len);
+    sl_free(&alloc, old);
+    return status ? status : put_file(path, &was, bytes, len);
+}
+
+static int take_effect(const struct cli_call *call, const char *path, const char *real, const json_t *report)
 {
     const char *hash = text(json_object_get(report, "candidate"), "hash");
     int status = CLI_DONE;
     json_t *answer;
 
     if (!cli_shadow_wait(call, "/v1/policy", NULL, hash))
-        return cli_fail(CLI_UNREACHABLE, "%s is written, but the daemon has not taken it yet; see its log", path);
+        return cli_fail(CLI_UNREACHABLE,
+                        "%s is written (what it was is in %s" BEFORE
+                        "), but the daemon has not taken it yet; see its log",
+                        path, real);
     answer = cli_shadow_ask(call, "DELETE", "/v1/shadow", cli_shadow_signature(call), NULL, &status);
     if (!answer)
         return status;
     json_decref(answer);
     if (call->values->json)
-        return cli_print_json(json_pack("{s:s, s:s}", "file", path, "hash", hash), CLI_DONE);
-    printf("%s is written and in force: %.12s; the candidate is stopped\n", path, hash);
+        return cli_print_json(json_pack("{s:s, s:s, s:s+}", "file", path, "hash", hash, "before", real, BEFORE),
+                              CLI_DONE);
+    printf("%s is written and in force: %.12s; the candidate is stopped. What it was is in %s" BEFORE "\n", path, hash,
+           real);
     return CLI_DONE;
 }
 
-/* 0 when there is a candidate that this file can take. */
-static int check_report(const json_t *report)
+/* A version is not written to a file. */
+static int check_has_file(const json_t *report)
 {
-    if (!json_is_true(json_object_get(report, "active")) || !json_is_string(json_object_get(report, "policy")))
-        return cli_fail(CLI_NO, "no candidate policy runs");
     if (json_integer_value(json_object_get(json_object_get(report, "candidate"), "version")))
         return cli_fail(CLI_USAGE, "that daemon has a store, where candidates become versions: leave out --policy");
     return 0;
@@ -194,17 +281,17 @@ static int promote_file(const struct cli_call *call, const char *path)
 
     if (!realpath(path, real))
         return cli_fail(CLI_USAGE, "%s: %s", path, strerror(errno));
-    report = cli_shadow_ask(call, "GET", "/v1/shadow?text=1", NULL, NULL, &status);
+    report = get_report(call, &status);
     if (!report)
         return status;
     body = json_object_get(report, "policy");
-    status = check_report(report);
+    status = check_has_file(report);
     if (!status)
         status = check_file(path, report);
     if (!status)
         status = replace(real, json_string_value(body), json_string_length(body));
     if (!status)
-        status = take_effect(call, path, report);
+        status = take_effect(call, path, real, report);
     json_decref(report);
     return status;
 }
@@ -250,6 +337,12 @@ static const struct sl_option promote_rows[] = {
      .argument = "TEXT",
      .flags = SL_OPTION_FLAG_ONLY,
      .sentence = "why, up to 1,024 bytes; without it `promoted from shadow N`"},
+    {.name = "force",
+     .type = SL_OPTION_SWITCH,
+     .offset = offsetof(struct cli_shadow_values, force),
+     .flags = SL_OPTION_FLAG_ONLY,
+     .sentence = "promote it although no decision has been compared yet"},
+    CLI_WARNINGS_ROWS(struct cli_shadow_values),
     CLI_COMMON_ROWS(struct cli_shadow_values),
 };
 
@@ -264,7 +357,11 @@ const struct cli_command cli_policy_promote = {
         "changed, and the\n"
         "status is 1; --if-version N replaces version N all the same. A daemon without a store follows its file: with "
         "--policy FILE\n"
-        "the candidate is written there, whole or not at all, and the daemon takes it.\n\n"
+        "the candidate is written there, whole or not at all, and the daemon takes it; what was there before is kept "
+        "as "
+        "FILE.before.\n"
+        "A candidate of which no decision has been compared yet is refused (--force), as are misspelt names "
+        "(--allow-warnings).\n\n"
         "  sluice policy promote --comment 'rehearsed for a week'\n"
         "  sluice policy promote --if-version 12\n"
         "  sluice policy promote --policy /etc/sluice/policy.yaml",

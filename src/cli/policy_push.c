@@ -15,6 +15,7 @@ struct push_values {
     struct cli_store_options at;
     char *author, *comment;
     uint64_t expect; /* only when given */
+    struct cli_warnings warnings;
 };
 
 /* One push: what is there, what is to be. */
@@ -84,6 +85,11 @@ static int conflict(struct job *job, const struct pushed *pushed)
                     pushed->version.comment);
 }
 
+static const char *plural(size_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static int tell_pushed(struct job *job, const struct sl_version *version)
 {
     char back[40] = "";
@@ -91,13 +97,17 @@ static int tell_pushed(struct job *job, const struct sl_version *version)
     if (job->call->values->json) {
         json_t *diff = job->diff ? json_incref(json_object_get(job->diff, "changes")) : json_null();
 
-        return cli_print_json(
-            json_pack("{s:b,s:o,s:o}", "pushed", 1, "version", sl_version_json(version), "changes", diff), CLI_DONE);
+        return cli_print_json(json_pack("{s:b,s:o,s:o,s:I}", "pushed", 1, "version", sl_version_json(version),
+                                        "changes", diff, "warnings", (json_int_t)job->next.n_warnings),
+                              CLI_DONE);
     }
     if (version->from)
         snprintf(back, sizeof back, ", back to %" PRIu64, version->from);
     printf("version %" PRIu64 " is current%s: %.12s, by %s%s%s\n", version->number, back, version->hash,
            version->author, version->comment[0] ? ": " : "", version->comment);
+    if (job->next.n_warnings)
+        printf("it was pushed with %zu warning%s; --strict refuses them\n", job->next.n_warnings,
+               plural(job->next.n_warnings));
     return CLI_DONE;
 }
 
@@ -142,11 +152,6 @@ static int tell_same(struct job *job)
                               CLI_DONE);
     printf("version %" PRIu64 " is this policy, and current: nothing to do\n", version->number);
     return CLI_DONE;
-}
-
-static const char *plural(size_t n)
-{
-    return n == 1 ? "" : "s";
 }
 
 static void show_changes(struct job *job)
@@ -200,9 +205,12 @@ static int run_push(const struct cli_call *call)
 {
     const struct push_values *values = (const struct push_values *)call->values;
     struct job job = {.call = call};
+    enum sl_warnings refused;
     struct cli_policy next;
-    int status = cli_policy_open_file(call->words[0], &next);
+    int status = cli_warnings_read(&values->warnings, &refused);
 
+    if (!status)
+        status = cli_policy_open_file(call->words[0], refused, &next);
     if (status)
         return status;
     status = cli_store_open(&job.store, &values->at);
@@ -314,7 +322,8 @@ static int run_rollback(const struct cli_call *call)
          .sentence = "the version that must still be current (0: none); without it the one that is when this begins"}, \
         CLI_COMMON_ROWS(struct push_values)
 
-static const struct sl_option push_rows[] = {PUSH_ROWS};
+static const struct sl_option push_rows[] = {PUSH_ROWS, CLI_WARNINGS_ROWS(struct push_values)};
+static const struct sl_option rollback_rows[] = {PUSH_ROWS};
 
 const struct cli_command cli_policy_push = {
     .name = "policy push",
@@ -324,9 +333,13 @@ const struct cli_command cli_policy_push = {
     .summary = "make a policy the current version on a store",
     .manual = "Checks the policy, says what it changes, and makes it the new current version: every instance on the "
               "store takes it\n"
-              "within a second. Its keys_file goes with it. A policy with errors is not pushed (status 1). When "
-              "somebody else has\n"
-              "pushed in between, nothing is changed, and the status is 1 too; the message says who it was.\n\n"
+              "within a second. Its keys_file goes with it. A policy with errors is not pushed, nor one that names a "
+              "tier or key type\n"
+              "that no key has and that looks misspelt: whom it should limit would be without a limit (status 1; "
+              "--allow-warnings\n"
+              "pushes it). Other warnings are told, and --strict refuses them too. When somebody else has pushed in "
+              "between, nothing\n"
+              "is changed, and the status is 1 too; the message says who it was.\n\n"
               "  sluice policy push policy.yaml --store redis://cache --comment 'acme pays for more'\n"
               "  sluice policy push policy.yaml --store redis://cache --expect 12 --author ci",
     .rows = push_rows,
@@ -347,8 +360,8 @@ const struct cli_command cli_policy_rollback = {
         "back: after 13, which brought 11 back, it brings back 10. Name N to return to what a rollback left.\n\n"
         "  sluice policy rollback --store redis://cache --comment 'searches were rejected'\n"
         "  sluice policy rollback 9 --store redis://cache",
-    .rows = push_rows,
-    .n_rows = sizeof push_rows / sizeof push_rows[0],
+    .rows = rollback_rows,
+    .n_rows = sizeof rollback_rows / sizeof rollback_rows[0],
     .values_size = sizeof(struct push_values),
     .run = run_rollback,
 };

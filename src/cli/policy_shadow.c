@@ -85,7 +85,7 @@ static int start(const struct cli_call *call, const char *path)
 {
     struct cli_policy candidate;
     json_t *body = cli_shadow_signature(call), *answer;
-    int status = cli_policy_open_file(path, &candidate);
+    int status = cli_policy_open_file(path, SL_WARNINGS_NONE, &candidate);
 
     if (status) {
         json_decref(body);

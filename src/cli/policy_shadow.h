@@ -3,6 +3,7 @@
 #define SL_CLI_POLICY_SHADOW_H
 
 #include "cli/connect.h"
+#include "cli/policy_source.h"
 
 #include <jansson.h>
 
@@ -10,10 +11,12 @@ struct cli_shadow_values {
     struct cli_common common;
     struct cli_connect connect;
     char *author, *comment;
-    bool once, stop;     /* shadow */
-    uint64_t if_version; /* promote; only when given */
-    char *policy;        /* promote */
-    bool reset;          /* dry-run */
+    bool once, stop;              /* shadow */
+    uint64_t if_version;          /* promote; only when given */
+    char *policy;                 /* promote */
+    struct cli_warnings warnings; /* promote */
+    bool force;                   /* promote */
+    bool reset;                   /* dry-run */
 };
 
 static inline const struct cli_shadow_values *cli_shadow_values(const struct cli_call *call)

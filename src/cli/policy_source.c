@@ -96,7 +96,28 @@ int cli_policy_open(const char *word, const struct cli_store_options *options, c
     return ret_policy->policy ? 0 : (int)invalid;
 }
 
-int cli_policy_open_file(const char *path, struct cli_policy *ret_policy)
+int cli_warnings_read(const struct cli_warnings *given, enum sl_warnings *ret_refused)
+{
+    *ret_refused = given->strict ? SL_WARNINGS_ALL : given->allow ? SL_WARNINGS_NONE : SL_WARNINGS_MISSPELT;
+    return given->strict && given->allow ? cli_fail(CLI_USAGE, "--strict or --allow-warnings, not both") : 0;
+}
+
+int cli_warnings_judge(const char *name, const struct sl_diags *diags, enum sl_warnings refused)
+{
+    size_t n = sl_diags_refused(diags, refused);
+
+    if (n == 0)
+        return 0;
+    if (refused == SL_WARNINGS_ALL)
+        return cli_fail(CLI_NO, "%s has %zu warning%s, which --strict refuses: nothing was changed", name, n,
+                        n == 1 ? "" : "s");
+    return cli_fail(CLI_NO,
+                    "%s: %zu name%s misspelt (did you mean ...?), so nothing was changed: correct it, or say "
+                    "--allow-warnings",
+                    name, n, n == 1 ? " looks" : "s look");
+}
+
+int cli_policy_open_file(const char *path, enum sl_warnings refused, struct cli_policy *ret_policy)
 {
     struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, true);
     struct cli_policy found = {.policy = NULL};
@@ -108,10 +129,13 @@ int cli_policy_open_file(const char *path, struct cli_policy *ret_policy)
     if (sl_policy_load(path, &options, &found.policy, &diags))
         found.policy = NULL;
     sl_diags_print(&diags, stderr);
-    sl_diags_fini(&diags);
+    found.n_warnings = diags.n_warnings;
     if (!found.policy)
         status = cli_fail(CLI_NO, "%s is not valid: nothing was changed", path);
-    else if (sl_version_text_read(&options.alloc, path, found.policy, &found.text, why, sizeof why))
+    else
+        status = cli_warnings_judge(path, &diags, refused);
+    sl_diags_fini(&diags);
+    if (!status && sl_version_text_read(&options.alloc, path, found.policy, &found.text, why, sizeof why))
         status = cli_fail(CLI_USAGE, "%s", why);
     if (status)
         cli_policy_close(&found);

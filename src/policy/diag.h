@@ -29,8 +29,19 @@ struct sl_diags {
     struct sl_alloc alloc;
     struct sl_diag *list; /* in order of file position */
     size_t n, n_errors, n_warnings, n_dropped;
+    size_t n_misspelt; /* of the warnings: a name that nothing has, near one that something has; listed or not */
     size_t n_listed_warnings;
 };
+
+/* Which warnings keep a policy from being put in force. A misspelt name is valid and leaves what it should limit without a
+ * limit, so nobody means it. */
+enum sl_warnings { SL_WARNINGS_MISSPELT, SL_WARNINGS_NONE, SL_WARNINGS_ALL };
+
+/* So many of them there are. */
+static inline size_t sl_diags_refused(const struct sl_diags *diags, enum sl_warnings refused)
+{
+    return refused == SL_WARNINGS_ALL ? diags->n_warnings : refused == SL_WARNINGS_NONE ? 0 : diags->n_misspelt;
+}
 
 void sl_diags_init(struct sl_diags *diags, struct sl_alloc alloc);
 void sl_diags_fini(struct sl_diags *diags);

@@ -190,9 +190,11 @@ static void lint_tiers(struct sl_load *load)
         if (!limit->tier || limit->mode == SL_MODE_OFF || lint_key_tier(load, limit) || load->draft.tiers.keys_store ||
             sl_name_set_find(&given, limit->tier, strlen(limit->tier)))
             continue;
+        if (sl_read_hint(limit->tier, strlen(limit->tier), names, hint)[0])
+            load->reader.diags->n_misspelt++;
         sl_limit_warning(load, limit, SL_LF_TIER,
                          "no key has tier `%s` by this policy: only requests that name the tier themselves match%s",
-                         limit->tier, sl_read_hint(limit->tier, strlen(limit->tier), names, hint));
+                         limit->tier, hint);
     }
 }
 
@@ -216,9 +218,10 @@ static void lint_key_type(struct sl_load *load, const struct sl_limit_draft *dra
     for (size_t i = 0; i < names.n; i++)
         if (!strcmp(known_type(door, i), draft->key_type))
             return;
-    if (sl_read_hint(draft->key_type, strlen(draft->key_type), names, hint)[0])
-        sl_limit_warning(load, draft, SL_LF_KEY_TYPE, "no key has type `%s` by identity.order%s", draft->key_type,
-                         hint);
+    if (!sl_read_hint(draft->key_type, strlen(draft->key_type), names, hint)[0])
+        return;
+    load->reader.diags->n_misspelt++;
+    sl_limit_warning(load, draft, SL_LF_KEY_TYPE, "no key has type `%s` by identity.order%s", draft->key_type, hint);
 }
 
 /* An IPv6 address as a key is looked up with its prefix. */

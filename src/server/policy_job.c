@@ -160,6 +160,16 @@ static bool set_report_parameter(struct sl_policy_job *job, struct sl_slice name
     return true;
 }
 
+/* Which warnings of a push are refused. */
+static bool set_refused(struct sl_policy_job *job, const char *value, size_t len, struct sl_http_response *response)
+{
+    struct sl_slice slice = {value, len};
+
+    job->refused = is_text(slice, "allow") ? SL_WARNINGS_NONE : SL_WARNINGS_ALL;
+    return job->refused == SL_WARNINGS_NONE || is_text(slice, "refuse") ||
+           refuse(response, 400, "`warnings` must be allow or refuse.", "warnings");
+}
+
 /* author and comment of any verb that changes something; before and limit of the history. */
 static bool set_parameter(struct sl_policy_job *job, struct sl_slice name, const char *value, size_t len,
                           struct sl_http_response *response)
@@ -181,9 +191,12 @@ static bool set_parameter(struct sl_policy_job *job, struct sl_slice name, const
         job->limit = (unsigned)limit;
         return true;
     }
+    if (job->verb == SL_POLICY_PUSH && is_text(name, "warnings"))
+        return set_refused(job, value, len, response);
     return refuse(response, 400,
-                  history ? "Unknown parameter; known are before and limit."
-                          : "Unknown parameter; known are author and comment.",
+                  history                       ? "Unknown parameter; known are before and limit."
+                  : job->verb == SL_POLICY_PUSH ? "Unknown parameter; known are author, comment and warnings."
+                                                : "Unknown parameter; known are author and comment.",
                   NULL);
 }
 

@@ -122,7 +122,8 @@ static void push(struct task *task)
 
     if (task->from)
         snprintf(name, sizeof name, "version %" PRIu64, task->from);
-    if (sl_source_try(task->plane->source, &task->text, name, why, sizeof why)) {
+    if (sl_source_try(task->plane->source, &task->text, name, task->from ? SL_WARNINGS_NONE : job->refused, why,
+                      sizeof why)) {
         sl_log(task->plane->log, SL_LOG_WARNING, "audit: a push of the policy through %s is not valid: %s", job->peer,
                why);
         refuse(task, 422, why);

@@ -184,7 +184,7 @@ static void start_here(struct sl_rehearsal *rehearsal, struct sl_policy_job *job
     struct sl_shadow_figures figures;
     struct sl_version version;
     char why[1024];
-    int err = sl_source_try(rehearsal->set.source, &text, "the candidate", why, sizeof why);
+    int err = sl_source_try(rehearsal->set.source, &text, "the candidate", SL_WARNINGS_NONE, why, sizeof why);
 
     sign(job, &version);
     if (!err)

@@ -165,7 +165,7 @@ static void begin_start(struct task *task)
 
     if (is_none(&text))
         refuse(task, 422, "That is no policy.");
-    else if (sl_source_try(task->rehearsal->set.source, &text, "the candidate", why, sizeof why))
+    else if (sl_source_try(task->rehearsal->set.source, &text, "the candidate", SL_WARNINGS_NONE, why, sizeof why))
         refuse(task, 422, why);
     else
         push_candidate(task, &text, sl_source_runs(task->rehearsal->set.source).number, job->comment, on_started);
@@ -254,7 +254,7 @@ static void promote(struct task *task, const struct sl_pointer *live)
     enum sl_control outcome;
 
     snprintf(comment, sizeof comment, "promoted from shadow %" PRIu64, task->candidate.number);
-    if (sl_source_try(task->rehearsal->set.source, &task->text, "the candidate", why, sizeof why)) {
+    if (sl_source_try(task->rehearsal->set.source, &task->text, "the candidate", SL_WARNINGS_NONE, why, sizeof why)) {
         refuse(task, 422, why);
         return;
     }

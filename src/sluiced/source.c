@@ -286,17 +286,6 @@ static enum sl_reload take(struct sl_source *source, const struct sl_version *ve
     return result;
 }
 
-static int try_text(const struct sl_source *source, const struct sl_version_text *text, const char *name, char *why,
-                    size_t why_size)
-{
-    struct sl_policy *policy;
-    int err;
-
-    err = sl_source_compile(source, text, name, SL_READ_SILENTLY, &policy, why, why_size);
-    sl_policy_unref(policy);
-    return err;
-}
-
 struct sl_pointer sl_source_runs(struct sl_source *source)
 {
     struct sl_pointer runs;
@@ -373,6 +362,7 @@ struct errand {
     const struct sl_version *version;
     struct sl_version_text *text;
     const struct sl_version_text *tried;
+    enum sl_warnings refused;
     const struct sl_secret *secret;
     struct sl_overrides *overrides;
     const struct sl_override *override;
@@ -393,7 +383,7 @@ static void do_errand(void *ctx)
     else if (e->verb == TAKE)
         e->result = take(e->source, e->version, e->text, e->why, e->why_size);
     else if (e->verb == TRY)
-        e->err = try_text(e->source, e->tried, e->name, e->why, e->why_size);
+        e->err = sl_source_judge_text(e->source, e->tried, e->name, e->refused, e->why, e->why_size);
     else if (e->verb == LAY)
         e->err = sl_source_lay(e->source, e->overrides);
     else if (e->verb == JUDGE)
@@ -421,11 +411,16 @@ enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version 
     return errand.result;
 }
 
-int sl_source_try(struct sl_source *source, const struct sl_version_text *text, const char *name, char *why,
-                  size_t why_size)
+int sl_source_try(struct sl_source *source, const struct sl_version_text *text, const char *name,
+                  enum sl_warnings refused, char *why, size_t why_size)
 {
-    struct errand errand = {
-        .verb = TRY, .source = source, .tried = text, .name = name, .why = why, .why_size = why_size};
+    struct errand errand = {.verb = TRY,
+                            .source = source,
+                            .tried = text,
+                            .name = name,
+                            .refused = refused,
+                            .why = why,
+                            .why_size = why_size};
 
     sl_gently(do_errand, &errand);
     return errand.err;

@@ -89,9 +89,10 @@ enum sl_reload sl_source_reload(struct sl_source *source, const char *trigger, c
 enum sl_reload sl_source_take(struct sl_source *source, const struct sl_version *version, struct sl_version_text *text,
                               char *why, size_t why_size);
 
-/* Would these texts be taken? Returns 0, or SL_EPOLICY or SL_ENOMEM and the first finding. Any thread. */
-int sl_source_try(struct sl_source *source, const struct sl_version_text *text, const char *name, char *why,
-                  size_t why_size);
+/* Would these texts be taken, and have they no warning of the `refused` ones? Returns 0, or SL_EPOLICY or SL_ENOMEM and the
+ * first finding. Any thread. */
+int sl_source_try(struct sl_source *source, const struct sl_version_text *text, const char *name,
+                  enum sl_warnings refused, char *why, size_t why_size);
 
 /* What is in force: a version; or number 0 and the hash of the file's policy. Any thread. */
 struct sl_pointer sl_source_runs(struct sl_source *source);

@@ -168,3 +168,44 @@ int sl_source_compile(const struct sl_source *source, const struct sl_version_te
     sl_diags_fini(&diags);
     return err;
 }
+
+/* The first finding that counts: with misspelt names alone, the first that has something to suggest. */
+static void name_refused(const struct sl_diags *diags, enum sl_warnings refused, char *why, size_t why_size)
+{
+    size_t n = sl_diags_refused(diags, refused), i = 0, used;
+
+    while (i + 1 < diags->n && refused == SL_WARNINGS_MISSPELT && !strstr(diags->list[i].message, "did you mean"))
+        i++;
+    snprintf(why, why_size, "warnings are refused");
+    if (i < diags->n)
+        sl_diag_format(&diags->list[i], why, why_size);
+    used = strlen(why);
+    if (n > 1 && used < why_size)
+        snprintf(why + used, why_size - used, " (and %zu more)", n - 1);
+    used = strlen(why);
+    if (used < why_size)
+        snprintf(why + used, why_size - used, "; nothing was changed, and with warnings=allow it is taken");
+}
+
+int sl_source_judge_text(const struct sl_source *source, const struct sl_version_text *text, const char *name,
+                         enum sl_warnings refused, char *why, size_t why_size)
+{
+    struct sl_policy_options options = sl_source_options(source);
+    struct sl_policy *policy = NULL;
+    struct sl_diags diags;
+    int err;
+
+    sl_diags_init(&diags, options.alloc);
+    err = sl_version_text_compile(text, name, &options, &policy, &diags);
+    if (err) {
+        summarize(&diags, why, why_size);
+    } else {
+        sl_policy_unref(policy);
+        if (sl_diags_refused(&diags, refused)) {
+            name_refused(&diags, refused, why, why_size);
+            err = SL_EPOLICY;
+        }
+    }
+    sl_diags_fini(&diags);
+    return err;
+}

@@ -28,6 +28,10 @@ int sl_source_load(const struct sl_source *source, unsigned logged, struct sl_re
 int sl_source_compile(const struct sl_source *source, const struct sl_version_text *text, const char *name,
                       unsigned logged, struct sl_policy **ret_policy, char *why, size_t why_size);
 
+/* The same, and thrown away. A warning of the `refused` ones is an error too. */
+int sl_source_judge_text(const struct sl_source *source, const struct sl_version_text *text, const char *name,
+                         enum sl_warnings refused, char *why, size_t why_size);
+
 /* The file as it was last good, else what was kept of it. NULL: neither compiles. */
 struct sl_policy *sl_source_recompile(const struct sl_source *source);
 

@@ -56,6 +56,32 @@ def test_a_broken_policy_is_not_pushed(sluice, fleet):
     assert sluice("policy", "push", path + ".none", status=1).stderr
 
 
+TIERS = """\
+version: 1
+tiers: {default: free}
+limits:
+  - {name: free, tier: %s, rate: 100/m, on_store_failure: local}
+"""
+
+
+def test_a_misspelt_name_is_not_pushed(sluice, fleet):
+    """`fre` is nobody's tier: with it every customer would be without a limit."""
+    path = fleet.policy(TIERS % "fre")
+    run = sluice("policy", "push", path, status=1)
+    assert "did you mean `free`" in run.stderr and "--allow-warnings" in run.stderr and sluice.history()["versions"] == []
+    sluice("policy", "push", path, "--strict", "--allow-warnings", status=2)
+    assert "pushed with 1 warning" in sluice("policy", "push", path, "--allow-warnings").stdout
+    sluice("policy", "push", fleet.policy(TIERS % "free"))
+    assert sluice.json("policy", "rollback")["version"]["rollbackOf"] == 1, "the way back is never barred"
+
+
+def test_strict_refuses_every_warning(sluice, fleet):
+    path = fleet.policy(TIERS % "enterprise")
+    assert "--strict" in sluice("policy", "push", path, "--strict", status=1).stderr and sluice.history()["versions"] == []
+    run = sluice("policy", "push", path)
+    assert "no key has tier" in run.stderr and "pushed with 1 warning; --strict refuses them" in run.stdout
+
+
 def test_two_pushes_cannot_overwrite_each_other_silently(sluice, policy):
     sluice("policy", "push", policy(100), "--author", "ann")
     sluice("policy", "push", policy(200), "--author", "bob", "--comment", "more")

@@ -282,6 +282,17 @@ def test_bad_pushes_are_refused(fleet, redis, policy, body, headers, path, statu
     assert limit(one) == 100
 
 
+def test_misspelt_names_are_refused(fleet, redis, policy):
+    one = fleet.daemon(policy(100), redis.url)
+    text = "version: 1\ntiers: {default: free}\nlimits: [{name: a, tier: %s, rate: 1/s, on_store_failure: local}]\n"
+    status, answer, _ = put(one, text % "fre", {"If-Match": "*"})
+    assert status == 422 and "did you mean `free`" in answer["detail"]
+    assert put(one, text % "enterprise", {"If-Match": "*"}, "/v1/policy?warnings=refuse")[0] == 422
+    assert put(one, text % "fre", {"If-Match": "*"}, "/v1/policy?warnings=perhaps")[0] == 400
+    assert put(one, text % "fre", {"If-Match": "*"}, "/v1/policy?warnings=allow")[0] == 200
+    assert put(one, text % "enterprise", {"If-Match": "*"})[0] == 200
+
+
 def test_other_bad_requests(fleet, redis, policy):
     one = fleet.daemon(policy(100), redis.url)
     assert put(one, None, {}, "/v1/policy/rollback", "POST")[0] == 404

@@ -180,21 +180,30 @@ def test_a_terminal_is_refreshed_until_ctrl_c(one, fleet):
 
 
 def test_promoting_writes_the_file(one, path, fleet):
-    one.sluice("policy", "promote", status=1)
+    assert "sluice policy shadow FILE" in one.sluice("policy", "promote", status=1).stderr
     one.start(policy_text(4, "strict"))
-    refused = one.sluice("policy", "promote", status=1)
+    refused = one.sluice("policy", "promote", "--force", status=1)
     assert "--policy FILE" in refused.stderr
     os.chmod(path, 0o640)
     link = path + ".link"
     os.symlink(path, link)
+    with open(path) as f:
+        was = f.read()
+    assert "--force" in one.sluice("policy", "promote", "--policy", link, status=1).stderr, "nothing is known of it"
+    with open(path) as f:
+        assert f.read() == was
+    spend(one.daemon, "k", 1)
+    one.compared(1)
     done = one.sluice("policy", "promote", "--policy", link)
-    assert "in force" in done.stdout
+    assert "in force" in done.stdout and path + ".before" in done.stdout
+    with open(path + ".before") as f:
+        assert f.read() == was and os.stat(path + ".before").st_mode & 0o777 == 0o640
     assert os.path.islink(link) and os.stat(path).st_mode & 0o777 == 0o640
     with open(path) as f:
         assert f.read() == policy_text(4, "strict")
     assert one.daemon.verdict("k")["policy"] == "strict"
     assert one.report() == {"active": False}
-    assert sorted(os.path.basename(p) for p in (path, link)) == sorted(n for n in os.listdir(os.path.dirname(path)) if n.startswith(os.path.basename(path)))
+    assert sorted(os.path.basename(p) for p in (path, link, path + ".before")) == sorted(n for n in os.listdir(os.path.dirname(path)) if n.startswith(os.path.basename(path)))
 
 
 def test_promoting_over_a_file_that_was_changed_is_refused(one, path):
@@ -203,11 +212,20 @@ def test_promoting_over_a_file_that_was_changed_is_refused(one, path):
     with open(path, "w") as f:
         f.write(policy_text(30))
     until(lambda: one.daemon.verdict("probe", cost=0)["limit"] == 30, "the edit is taken")
-    refused = one.sluice("policy", "promote", "--policy", path, status=1)
-    assert "nothing was changed" in refused.stderr
+    refused = one.sluice("policy", "promote", "--policy", path, "--force", status=1)
+    assert "is not the policy that the candidate was started beside" in refused.stderr
     with open(path) as f:
         assert f.read() == policy_text(30)
     assert one.report()["active"]
+
+
+def test_a_misspelt_candidate_is_not_promoted(one, path, fleet):
+    """Its tier is nobody's: every customer would be without a limit."""
+    one.start("version: 1\ntiers: {default: free}\nlimits:\n  - {name: free, tier: fre, rate: 4/h}\n")
+    refused = one.sluice("policy", "promote", "--policy", path, "--force", status=1)
+    assert "did you mean `free`" in refused.stderr and "--allow-warnings" in refused.stderr
+    assert one.report()["active"] and not os.path.exists(path + ".before")
+    one.sluice("policy", "promote", "--policy", path, "--force", "--allow-warnings")
 
 
 def test_a_keys_file_goes_with_the_candidate(one, path, fleet):

@@ -92,14 +92,14 @@ def test_a_promotion_that_was_overtaken_is_refused(two, fleet):
     assert status == 200
     status, answer = two[1].ask("POST", "/v1/shadow/promote")
     assert status == 412 and "Version 1" in answer["detail"], answer
-    refused = two[1].sluice("policy", "promote", status=1)
+    refused = two[1].sluice("policy", "promote", "--force", status=1)
     assert "Version 1" in refused.stderr
     for one in two:
         until(lambda: one.daemon.verdict("probe", cost=0)["policy"] == "urgent", lambda: one.daemon.log)
         until(lambda: one.report()["liveChanged"], lambda: one.daemon.log)
         assert one.report()["active"] and one.report()["live"]["version"] == 1 and one.report()["against"]["version"] == 0
-    two[0].sluice("policy", "promote", "--if-version", "7", status=1)
-    done = two[0].sluice("policy", "promote", "--if-version", "1", "--comment", "on purpose")
+    two[0].sluice("policy", "promote", "--force", "--if-version", "7", status=1)
+    done = two[0].sluice("policy", "promote", "--force", "--if-version", "1", "--comment", "on purpose")
     assert "version 2 is current" in done.stdout
     until(lambda: two[1].daemon.verdict("probe", cost=0)["policy"] == "strict", lambda: two[1].daemon.log)
 
