@@ -43,6 +43,7 @@ struct sl_report_item {
     bool allowed;    /* this bucket had room, whatever others said */
     bool dry_run;
     uint8_t source; /* enum sluice_source: which tier said so */
+    uint32_t cost;  /* what the request wanted of it; 0 for `blocked` */
 };
 
 struct sl_report {

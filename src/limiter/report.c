@@ -11,6 +11,7 @@ static void add_item(struct sl_report *report, const struct sl_item *item, const
     sl_told_numbers(item, d, telling, true, &numbers);
     snprintf(out->name, sizeof out->name, "%s", item->limit->name);
     out->quota = numbers.limit;
+    out->cost = item->cost;
     out->remaining = numbers.remaining;
     out->period_us = item->shape->period_us;
     out->next_ms = numbers.next_token_ms;

@@ -18,6 +18,7 @@ struct entry {
     uint32_t moved;        /* how many entries there had been when it last became the newest */
     uint16_t scope_len;
     uint8_t source, reason;
+    int32_t cost; /* as asked for */
     uint64_t last_us, count, minutes;
     uint64_t first_us;
     int64_t tokens, remaining, retry_after_ms;
@@ -241,6 +242,7 @@ static void take_figures(struct entry *entry, const struct sl_rejected *rejected
     entry->remaining = verdict->remaining;
     entry->retry_after_ms = verdict->retry_after_ms;
     entry->source = verdict->source;
+    entry->cost = (int32_t)rejected->cost;
     entry->policy_version = rejected->policy_version;
     memcpy(entry->policy_hash, rejected->policy_hash, strnlen(rejected->policy_hash, sizeof entry->policy_hash - 1));
     entry->scope_len = rejected->scope ? (uint16_t)rejected->scope_len : 0;
@@ -393,6 +395,7 @@ static void tell_of(const struct entry *entry, bool certain, struct sl_rejection
                                  .limit = entry->tokens,
                                  .remaining = entry->remaining,
                                  .retry_after_ms = entry->retry_after_ms,
+                                 .cost = entry->cost,
                                  .reason = entry->reason,
                                  .source = entry->source,
                                  .certain = certain};

@@ -39,6 +39,7 @@ struct sl_rejected {
     const struct sl_who *who;
     const char *scope; /* NULL: none */
     size_t scope_len;
+    int64_t cost; /* as asked for: SLUICE_COST_DEFAULT, or a number */
     const struct sluice_verdict *verdict;
     const char *policy_hash; /* of the policy in force; its beginning is kept */
     uint64_t policy_version; /* 0: it has no version */
@@ -52,6 +53,7 @@ struct sl_rejection {
     uint64_t minutes; /* bit i: there was one in the i-th minute before the last one's */
     /* of the last */
     int64_t limit, remaining, retry_after_ms;
+    int32_t cost;           /* as asked for; SLUICE_COST_DEFAULT: it named none */
     uint8_t reason, source; /* enum sluice_reason, sluice_source */
     bool certain;           /* false: of so long ago, only that it lies between first and last is known */
     char policy_hash[SL_REJECTIONS_HASH_MAX]; /* in force at the last */

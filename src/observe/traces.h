@@ -30,6 +30,7 @@
 #define SL_TRACE_SCOPE_MAX 160u
 #define SL_TRACE_GLOB_MAX 256u
 #define SL_TRACE_ITEMS_MAX 16u /* buckets of a decision that are told; n_items says how many there were */
+#define SL_TRACE_VERDICT (1u << 31)
 
 struct sl_traces;
 
@@ -48,6 +49,8 @@ struct sl_traced {
     int64_t cost;   /* as asked for: SLUICE_COST_DEFAULT, or a number */
     struct sluice_verdict verdict;
     struct sl_report_item items[SL_TRACE_ITEMS_MAX];
+    uint32_t
+        overridden; /* bit i: an override stands in the place of items[i]'s limit; SL_TRACE_VERDICT: of the verdict's */
     unsigned n_items;                                      /* that there were; at most SL_TRACE_ITEMS_MAX are here */
     char tier[SLUICE_NAME_MAX], endpoint[SLUICE_NAME_MAX]; /* "" when none */
     char scope[SL_SHOWN_MAX(SL_TRACE_SCOPE_MAX)];

@@ -231,6 +231,11 @@ int sl_request_check(const struct sl_policy *policy, const struct sluice_request
                      struct sluice_request *ret_request, struct sl_request_buffer *buffer, const char **ret_field,
                      const char **ret_why);
 
+/* What an accepted request costs under a limit: its own cost, else the limit's, else its endpoint's, else 1. Of the request
+ * only cost and scope count. */
+int64_t sl_policy_cost(const struct sl_policy *policy, const struct sluice_request *request,
+                       const struct sl_limit *limit);
+
 /* True when the tier of an accepted request is the store's to say (`keys_store`): the request names none, and its key is in
  * no table. A tier that the store names counts when sl_policy_names_tier says so; then the request resolves as if it named
  * that tier itself. */

@@ -268,6 +268,15 @@ int64_t sl_subject_cost(const struct sl_subject *s, const struct sl_limit *limit
     return endpoint_cost >= 0 ? endpoint_cost : 1;
 }
 
+int64_t sl_policy_cost(const struct sl_policy *policy, const struct sluice_request *request,
+                       const struct sl_limit *limit)
+{
+    struct sl_subject s = {.policy = policy, .request = request};
+
+    s.endpoint = sl_endpoints_match(&policy->endpoints, request->scope ? request->scope : "", request->scope_len, NULL);
+    return sl_subject_cost(&s, limit);
+}
+
 static inline unsigned add_items(struct sl_subject *s, const struct sl_limit *limit, struct sl_item *items)
 {
     /* nearly every limit separates by key alone */

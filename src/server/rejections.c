@@ -5,8 +5,8 @@
 #include "server/problem.h"
 #include "server/route.h"
 #include "server/see.h"
+#include "server/see_limits.h"
 
-#include "policy/override.h"
 #include "policy/report_parts.h"
 
 #include <jansson.h>
@@ -17,6 +17,7 @@
 
 #define LIMIT_PRESET 100u
 #define LIMIT_MAX 1000u
+#define COARSE_US 10000u /* that the coarse clock may lie behind the exact one */
 
 /* To some milliseconds, which is enough for who asks later, and a fifth of the price. */
 static uint64_t wall_us(void)
@@ -40,6 +41,7 @@ void sl_see_rejection(void *ctx, const struct sl_witnessed *seen)
         .who = &who,
         .scope = seen->request->scope,
         .scope_len = seen->request->scope_len,
+        .cost = seen->request->cost,
         .verdict = seen->verdict,
         .policy_hash = sl_policy_hash(policy),
         .policy_version = versions ? atomic_load_explicit(&shared->policy_version, memory_order_relaxed) : 0};
@@ -80,6 +82,11 @@ static int set(json_t *object, const char *name, json_t *value)
     return json_object_set_new(object, name, value);
 }
 
+static bool is_in_force(const struct sl_rejection *rejection, const struct sl_policy *policy)
+{
+    return strncmp(sl_policy_hash(policy), rejection->policy_hash, strlen(rejection->policy_hash)) == 0;
+}
+
 /* What stands in the limit's place for that key: an override may. A key that was cut is not known well enough, and has none:
  * what is shown of it ends with an ellipsis. */
 static const struct sl_limit *limit_of(const struct sl_policy *policy, const struct sl_limit *limit,
@@ -94,22 +101,68 @@ static const struct sl_limit *limit_of(const struct sl_policy *policy, const str
     return sl_policy_limit_for(policy, &request, limit);
 }
 
-/* What the limit is; only of the policy that is in force still. */
+/* Of a scope that was cut, or of which something was replaced, nobody knows the endpoint. */
+static bool is_whole(const char *shown)
+{
+    return !strstr(shown, "\xef\xbf\xbd") && !strstr(shown, "\xe2\x80\xa6");
+}
+
+/* What the last one wanted: of its own, or as the limit and the endpoint have it. `limit`: of the policy that was in force;
+ * NULL: it is not known. */
+static int add_cost(json_t *object, const struct sl_rejection *rejection, const struct sl_policy *policy,
+                    const struct sl_limit *limit)
+{
+    struct sluice_request request = SLUICE_REQUEST_INIT;
+    int64_t cost = rejection->cost;
+
+    request.scope = rejection->scope;
+    request.scope_len = strlen(rejection->scope);
+    if (cost < 0 && limit && (limit->cost >= 0 || is_whole(rejection->scope)))
+        cost = sl_policy_cost(policy, &request, limit);
+    return cost < 0 ? 0 : set(object, "cost", json_integer((json_int_t)cost));
+}
+
+/* Can this limit have rejected so? By the figures that it told. */
+static bool can_tell(const struct sl_limit *limit, const struct sl_rejection *rejection)
+{
+    if (rejection->reason == SLUICE_REASON_BLOCKED)
+        return limit->kind == SL_RATE_BLOCKED;
+    if (rejection->reason != SLUICE_REASON_RATE_LIMITED && rejection->reason != SLUICE_REASON_COST_EXCEEDS_LIMIT)
+        return true;
+    for (unsigned i = 0; i < limit->n_rates; i++)
+        if (limit->shapes[i].limit == rejection->limit)
+            return true;
+    return false;
+}
+
+/* Was it an override that rejected? One that was set later was not, nor one with other figures. Figures that the file's limit
+ * cannot have told are those of an override that is gone, or another by now. `limit`: as in add_cost. */
+static int add_override(json_t *object, const struct sl_rejection *rejection, const struct sl_policy *policy,
+                        const struct sl_limit *limit)
+{
+    const struct sl_override *override =
+        limit ? sl_see_override(policy, rejection->policy, rejection->key, rejection->key_type) : NULL;
+
+    if (override && sl_see_is_since(override, rejection->last_us + COARSE_US) &&
+        can_tell(limit_of(policy, limit, rejection), rejection))
+        return sl_see_add_override(object, override);
+    return limit && !can_tell(limit, rejection) ? sl_see_add_override(object, NULL) : 0;
+}
+
+/* What the limit is, and what the request wanted of it; only of the policy that is in force still. */
 static int add_limit(json_t *object, const struct sl_rejection *rejection, const struct sl_policy *policy)
 {
+    const struct sl_limit *limit = is_in_force(rejection, policy) ? sl_see_limit(policy, rejection->policy) : NULL;
     char line[SL_RATE_LINE_MAX + 160];
 
-    if (strncmp(sl_policy_hash(policy), rejection->policy_hash, strlen(rejection->policy_hash)) != 0)
-        return 0;
-    for (size_t i = 0; i < sl_policy_n_limits(policy); i++) {
-        const struct sl_limit *limit = sl_policy_limit(policy, i);
-
-        if (strcmp(limit->name, rejection->policy) != 0)
-            continue;
+    if (limit) {
         sl_limit_line(limit_of(policy, limit, rejection), line, sizeof line);
-        return set(object, "limitIs", json_string(line));
+        if (set(object, "limitIs", json_string(line)) ||
+            set(object, "askedOf",
+                json_string(limit->shared && limit->coordination != SL_COORD_SPLIT ? "store" : "instance")))
+            return -1;
     }
-    return 0;
+    return add_override(object, rejection, policy, limit) || add_cost(object, rejection, policy, limit);
 }
 
 static json_t *rejection_json(const struct sl_rejection *r, const struct sl_policy *policy)

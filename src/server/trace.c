@@ -10,6 +10,7 @@
 #include "server/problem.h"
 #include "server/route.h"
 #include "server/see.h"
+#include "server/see_limits.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -53,6 +54,25 @@ static void find_names(struct sl_service *service, const struct sluice_request *
     copy_name(traced->endpoint, resolved.resolution.endpoint);
 }
 
+/* Which of the buckets have an override in their limit's place. */
+static void mark_overridden(struct sl_service *service, const struct sluice_request *request, struct sl_traced *traced)
+{
+    const struct sl_policy *policy = sl_service_policy(service);
+    const struct sl_overrides *all = sl_policy_overrides(policy);
+    const struct sl_limit *limit;
+
+    if (!all || !all->n)
+        return;
+    for (unsigned i = 0; i < traced->n_items && i < SL_TRACE_ITEMS_MAX; i++) {
+        limit = sl_see_limit(policy, traced->items[i].name);
+        if (limit && sl_policy_override_for(policy, request, limit))
+            traced->overridden |= 1u << i;
+    }
+    limit = sl_see_limit(policy, traced->verdict.policy);
+    if (limit && sl_policy_override_for(policy, request, limit))
+        traced->overridden |= SL_TRACE_VERDICT;
+}
+
 void sl_see_traced(void *ctx, const struct sl_witnessed *seen)
 {
     struct sl_see *see = ctx;
@@ -66,6 +86,7 @@ void sl_see_traced(void *ctx, const struct sl_witnessed *seen)
     traced.n_items = seen->report->n;
     for (unsigned i = 0; i < traced.n_items && i < SL_TRACE_ITEMS_MAX; i++)
         traced.items[i] = seen->report->items[i];
+    mark_overridden(seen->service, seen->request, &traced);
     sl_traces_record(see->traces, seen->request, &traced, mono_us());
 }
 
@@ -94,34 +115,61 @@ static json_t *verdict_json(const struct sluice_verdict *verdict)
     return json_loadb(text, (size_t)(end - text), 0, NULL);
 }
 
-static json_t *bucket_json(const struct sl_report_item *item)
+/* A decision, and what it is looked up with once more. */
+struct told {
+    const struct sl_traced *traced;
+    const struct sl_trace_state *trace;
+    const struct sl_policy *policy; /* in force now */
+};
+
+/* The override is looked up when it is asked for, which is a moment later: by then it may be another, and is not named. */
+static int add_override(json_t *object, const struct told *told, const char *limit)
 {
-    return json_pack("{s:s, s:b, s:s, s:I, s:I, s:I, s:b}", "policy", item->name, "allowed", item->allowed, "source",
-                     sluice_source_name(item->source), "limit", (json_int_t)item->quota, "remaining",
-                     (json_int_t)item->remaining, "nextMs", (json_int_t)item->next_ms, "dryRun", item->dry_run);
+    const struct sl_override *o = sl_see_override(told->policy, limit, told->trace->key, told->trace->key_type);
+
+    return sl_see_add_override(object, o && sl_see_is_since(o, told->traced->at_us) ? o : NULL);
 }
 
-static json_t *buckets_json(const struct sl_traced *traced)
+static json_t *bucket_json(const struct told *told, unsigned i)
+{
+    const struct sl_report_item *item = &told->traced->items[i];
+    bool blocked = !item->quota && !item->period_us;
+    json_t *object =
+        json_pack("{s:s, s:b, s:s, s:I, s:I, s:I, s:b}", "policy", item->name, "allowed", item->allowed, "source",
+                  sluice_source_name(item->source), "limit", (json_int_t)item->quota, "remaining",
+                  (json_int_t)item->remaining, "nextMs", (json_int_t)item->next_ms, "dryRun", item->dry_run);
+
+    if (object && ((!blocked && json_object_set_new(object, "cost", json_integer(item->cost))) ||
+                   (told->traced->overridden >> i & 1 && add_override(object, told, item->name)))) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static json_t *buckets_json(const struct told *told)
 {
     json_t *array = json_array();
 
-    for (unsigned i = 0; array && i < traced->n_items && i < SL_TRACE_ITEMS_MAX; i++)
-        if (json_array_append_new(array, bucket_json(&traced->items[i]))) {
+    for (unsigned i = 0; array && i < told->traced->n_items && i < SL_TRACE_ITEMS_MAX; i++)
+        if (json_array_append_new(array, bucket_json(told, i))) {
             json_decref(array);
             array = NULL;
         }
     return array;
 }
 
-static json_t *decision_json(const struct sl_traced *traced)
+static json_t *decision_json(const struct told *told)
 {
+    const struct sl_traced *traced = told->traced;
     json_t *object =
         json_pack("{s:I, s:o, s:s, s:s, s:s, s:o, s:o}", "seq", (json_int_t)traced->seq, "time",
                   time_json(traced->at_us), "scope", traced->scope, "tier", traced->tier, "endpoint", traced->endpoint,
-                  "verdict", verdict_json(&traced->verdict), "buckets", buckets_json(traced));
+                  "verdict", verdict_json(&traced->verdict), "buckets", buckets_json(told));
     bool cut = traced->n_items > SL_TRACE_ITEMS_MAX;
 
     if (object && ((traced->cost >= 0 && json_object_set_new(object, "cost", json_integer((json_int_t)traced->cost))) ||
+                   (traced->overridden & SL_TRACE_VERDICT && add_override(object, told, traced->verdict.policy)) ||
                    (cut && json_object_set_new(object, "bucketsLeftOut",
                                                json_integer((json_int_t)(traced->n_items - SL_TRACE_ITEMS_MAX)))))) {
         json_decref(object);
@@ -130,12 +178,14 @@ static json_t *decision_json(const struct sl_traced *traced)
     return object;
 }
 
-static json_t *decisions_json(const struct sl_traced *list, int n)
+static json_t *decisions_json(const struct sl_traced *list, int n, const struct sl_trace_state *trace,
+                              const struct sl_policy *policy)
 {
     json_t *array = json_array();
 
     for (int i = 0; array && i < n; i++)
-        if (json_array_append_new(array, decision_json(&list[i]))) {
+        if (json_array_append_new(
+                array, decision_json(&(struct told){.traced = &list[i], .trace = trace, .policy = policy}))) {
             json_decref(array);
             array = NULL;
         }
@@ -284,7 +334,8 @@ static void read_trace(struct sl_call *call, struct sl_traces *traces, uint64_t 
         refuse_unknown(response);
     } else {
         answer = n < 0 ? NULL : state_json(&state);
-        if (answer && json_object_set_new(answer, "decisions", decisions_json(decisions, n))) {
+        if (answer && json_object_set_new(answer, "decisions",
+                                          decisions_json(decisions, n, &state, sl_service_policy(call->service)))) {
             json_decref(answer);
             answer = NULL;
         }

@@ -52,6 +52,7 @@ static void tell_bytes(struct sl_rejections *rejections, unsigned loop, const ch
     struct sl_rejected rejected = {.who = &who,
                                    .scope = event->scope,
                                    .scope_len = event->scope ? strlen(event->scope) : 0,
+                                   .cost = 7,
                                    .verdict = &verdict,
                                    .policy_hash = HASH,
                                    .policy_version = 12};
@@ -111,6 +112,7 @@ static void an_entry_says_what_happened(void **state)
     assert_int_equal(list[0].source, SLUICE_SHARED);
     assert_int_equal(list[0].limit, 100);
     assert_int_equal(list[0].retry_after_ms, 600);
+    assert_int_equal(list[0].cost, 7);
     assert_int_equal(list[0].first_us, T0 + 1);
     assert_int_equal(list[0].last_us, T0 + 1);
     assert_int_equal(list[0].count, 1);
