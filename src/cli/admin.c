@@ -49,7 +49,8 @@ json_t *admin_send(const struct cli_connect *connect, const char *method, const 
                                 .body = body,
                                 .token = connect->token,
                                 .ca_file = connect->ca_file,
-                                .timeout_ms = connect->timeout_us / 1000};
+                                .timeout_ms = connect->timeout_us / 1000,
+                                .to_admin = true};
 
     if (path->failed) {
         *ret_status = 414;
@@ -143,22 +144,39 @@ int64_t admin_time(const json_t *object, const char *name)
     return (int64_t)timegm(&tm) * 1000 + ms;
 }
 
-static struct tm local(int64_t unix_ms)
+const char *admin_clock(int64_t unix_ms, char buf[static ADMIN_CLOCK_MAX])
 {
     time_t seconds = (time_t)(unix_ms / 1000);
     struct tm tm = {0};
+    size_t used;
 
-    localtime_r(&seconds, &tm);
-    return tm;
+    gmtime_r(&seconds, &tm);
+    used = strftime(buf, ADMIN_CLOCK_MAX, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(buf + used, ADMIN_CLOCK_MAX - used, ".%03dZ", (int)(unix_ms % 1000));
+    return buf;
 }
 
-const char *admin_clock(int64_t unix_ms, int64_t now_ms, char buf[static ADMIN_CLOCK_MAX])
+const char *admin_override(const json_t *override, char buf[static ADMIN_OVERRIDE_MAX])
 {
-    struct tm then = local(unix_ms), now = local(now_ms);
-    bool today = then.tm_year == now.tm_year && then.tm_yday == now.tm_yday;
-    size_t used = strftime(buf, ADMIN_CLOCK_MAX, today ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &then);
+    char author[ADMIN_TEXT_MAX], until[ADMIN_TEXT_MAX], comment[ADMIN_TEXT_MAX];
 
-    snprintf(buf + used, ADMIN_CLOCK_MAX - used, ".%03d", (int)(unix_ms % 1000));
+    admin_text(override, "until", until);
+    admin_text(override, "comment", comment);
+    snprintf(buf, ADMIN_OVERRIDE_MAX, "%s, until %s%s%s", admin_text(override, "author", author),
+             until[0] ? until : "it is removed", comment[0] ? ": " : "", comment);
+    return buf;
+}
+
+const char *admin_rate(const json_t *override, char buf[static ADMIN_RATE_MAX])
+{
+    char rate[ADMIN_TEXT_MAX];
+    long long burst = admin_number(override, "burst");
+
+    admin_text(override, "rate", rate);
+    if (burst)
+        snprintf(buf, ADMIN_RATE_MAX, "%s burst %lld", rate, burst);
+    else
+        snprintf(buf, ADMIN_RATE_MAX, "%s", rate);
     return buf;
 }
 

@@ -49,9 +49,16 @@ long long admin_number(const struct json_t *object, const char *name);
 /* "2026-01-31T12:03:04.120Z", to Unix milliseconds; 0 when it is none. */
 int64_t admin_time(const struct json_t *object, const char *name);
 
-/* Local time: "12:03:04.120", with the date before it when that is another day than now's. */
+/* As the daemon's log has it: "2026-01-31T12:03:04.120Z". */
 #define ADMIN_CLOCK_MAX 64u
-const char *admin_clock(int64_t unix_ms, int64_t now_ms, char buf[static ADMIN_CLOCK_MAX]);
+const char *admin_clock(int64_t unix_ms, char buf[static ADMIN_CLOCK_MAX]);
+
+/* "ops@desk, until 2026-01-31T18:00:00.000Z: comment": of an override, as the daemon shows it, and what it says besides. */
+#define ADMIN_OVERRIDE_MAX (3 * ADMIN_TEXT_MAX + 32)
+const char *admin_override(const struct json_t *override, char buf[static ADMIN_OVERRIDE_MAX]);
+/* "50/m", "50/m burst 10", "blocked". */
+#define ADMIN_RATE_MAX (ADMIN_TEXT_MAX + 32)
+const char *admin_rate(const struct json_t *override, char buf[static ADMIN_RATE_MAX]);
 
 /* Now, as the daemon's answers count it: Unix milliseconds. */
 int64_t admin_now_ms(void);

@@ -47,15 +47,6 @@ static void print_text(json_t *alarm, const char *name)
     fputs(admin_text(alarm, name, text), stdout);
 }
 
-/* "2026-11-30T10:41:19.123Z" as "2026-11-30 10:41:19Z". */
-static void print_time(json_t *alarm, const char *name)
-{
-    const char *text = json_string_value(json_object_get(alarm, name));
-
-    if (text && strlen(text) == 24)
-        printf("%.10s %.8sZ", text, text + 11);
-}
-
 static void print_alarm(json_t *alarm, const char *from, const char *color, const struct cli_style *style)
 {
     json_int_t seconds = json_integer_value(json_object_get(alarm, "seconds"));
@@ -66,7 +57,7 @@ static void print_alarm(json_t *alarm, const char *from, const char *color, cons
     printf("%s", color);
     print_text(alarm, "kind");
     printf("%s  %s ", style->end, from);
-    print_time(alarm, from);
+    print_text(alarm, from);
     printf(", for %s\n  ", time);
     print_text(alarm, "sentence");
     printf("\n  %swhat to do: ", style->dim);

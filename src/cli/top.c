@@ -111,11 +111,11 @@ static void daemon_line(const struct top_values *values, const json_t *answer, c
 {
     const json_t *policy = json_object_get(answer, "policy");
     char version[ADMIN_TEXT_MAX], hash[ADMIN_TEXT_MAX], clock[ADMIN_CLOCK_MAX];
-    int64_t now = admin_now_ms();
 
     line[0] = '\0';
-    admin_clock(now, now, clock);
-    add(line, "%.8s  sluiced %s at %s  policy ", clock, admin_text(answer, "sluiced", version), values->connect.admin);
+    admin_clock(admin_now_ms(), clock);
+    add(line, "%.8sZ  sluiced %s at %s  policy ", clock + 11, admin_text(answer, "sluiced", version),
+        values->connect.admin);
     if (json_is_integer(json_object_get(policy, "version")))
         add(line, "version %lld, ", admin_number(policy, "version"));
     add(line, "%.12s, %lld limits", admin_text(policy, "hash", hash), admin_number(policy, "limits"));
@@ -143,6 +143,25 @@ static void traffic_line(const json_t *answer, char line[static LINE_MAX_BYTES])
     add_duration(line, d, "p50Us");
     add(line, "  p99 ");
     add_duration(line, d, "p99Us");
+}
+
+/* Are there requests (rejections) of which the sample knows no key? It holds one in SL_TAP_EVERY, and not for long. */
+static bool is_too_few(const json_t *answer, const char *list)
+{
+    const json_t *d = json_object_get(answer, "decisions");
+    double rejected = json_number_value(json_object_get(d, "rejectedPerSecond"));
+    double all = rejected + json_number_value(json_object_get(d, "allowedPerSecond"));
+
+    return !json_array_size(json_object_get(answer, list)) && (strcmp(list, "hot") ? rejected : all) > 0;
+}
+
+#define TOO_FEW "too few to tell by the sample of one in 16"
+
+static void hint_line(const json_t *answer, char line[static LINE_MAX_BYTES])
+{
+    line[0] = '\0';
+    add(line, "q ends it%s%s", is_too_few(answer, "hot") ? "; requests: " TOO_FEW : "",
+        !is_too_few(answer, "hot") && is_too_few(answer, "rejected") ? "; rejections: " TOO_FEW : "");
 }
 
 /* Returns whether any is raised. */
@@ -272,7 +291,9 @@ static void draw_all(const struct view *v)
         draw(v, "", line);
         printf("\033[3;1H");
         draw(v, alarms_line(v->answer, line) ? v->style.bad : "", line);
-        printf("\033[4;1H\033[K");
+        printf("\033[4;1H");
+        hint_line(v->answer, line);
+        draw(v, v->style.dim, line);
         if (v->columns >= SIDE_BY_SIDE)
             draw_lists(v);
         else
@@ -312,10 +333,10 @@ static int run_live(struct top_values *values)
 
 /* ---- one table */
 
-static void print_list(const json_t *list, const char *heading, const struct cli_style *style)
+static void print_list(const json_t *answer, const char *name, const char *heading, const struct cli_style *style)
 {
+    const json_t *list = json_object_get(answer, name), *key;
     char cell[LINE_MAX_BYTES];
-    const json_t *key;
     size_t i;
 
     key_cell(NULL, heading, 80, cell);
@@ -326,7 +347,7 @@ static void print_list(const json_t *list, const char *heading, const struct cli
         printf("%s\n", cell);
     }
     if (!json_array_size(list))
-        printf("(none)\n");
+        printf("(%s)\n", is_too_few(answer, name) ? TOO_FEW : "none");
 }
 
 static int run_once(const struct top_values *values)
@@ -345,8 +366,8 @@ static int run_once(const struct top_values *values)
     traffic_line(answer, line);
     printf("%s\n", line);
     printf("%s%s%s\n", alarms_line(answer, line) ? style.bad : "", line, style.end);
-    print_list(json_object_get(answer, "hot"), "hot key", &style);
-    print_list(json_object_get(answer, "rejected"), "rejected key", &style);
+    print_list(answer, "hot", "hot key", &style);
+    print_list(answer, "rejected", "rejected key", &style);
     json_decref(answer);
     return CLI_DONE;
 }
@@ -367,7 +388,8 @@ const struct cli_command cli_top = {
     .summary = "watch the hottest and the most rejected keys, live",
     .manual = "Asks a daemon's admin listener again and again who is hot and who is rejected, with decisions a second, "
               "how long\n"
-              "they take and what alarms are raised. `q` or Ctrl-C ends it. Rates are of a sample and of this one "
+              "they take and what alarms are raised. `q` or Ctrl-C ends it. Times are UTC. Rates are of a sample and "
+              "of this one "
               "instance, and\n"
               "fall off within some seconds. A daemon that goes away is waited for.\n\n"
               "  sluice top\n"

@@ -118,6 +118,35 @@ static void print_part(const json_t *decision, const char *member, const char *n
         printf("  %s `%s`", name, text);
 }
 
+/* "; 50/m by an override of ops@desk, until ...": of a bucket, or of what decided. */
+static void print_override(const json_t *object, const char *before)
+{
+    const json_t *override = json_object_get(object, "override");
+    char who[ADMIN_OVERRIDE_MAX], rate[ADMIN_RATE_MAX];
+
+    if (!json_is_true(json_object_get(object, "overridden")))
+        return;
+    if (override)
+        printf("%s%s by an override of %s", before, admin_rate(override, rate), admin_override(override, who));
+    else
+        printf("%sby an override that is gone or another by now", before);
+}
+
+/* Is what decided no bucket, and so in no line below? */
+static bool has_no_bucket(const json_t *decision, const char *policy)
+{
+    const json_t *bucket;
+    char name[ADMIN_TEXT_MAX];
+    size_t i;
+
+    json_array_foreach(json_object_get(decision, "buckets"), i, bucket)
+    {
+        if (!strcmp(admin_text(bucket, "policy", name), policy))
+            return false;
+    }
+    return true;
+}
+
 /* Which bucket had room, and who said so. */
 static void print_bucket(const json_t *bucket, const struct cli_style *style)
 {
@@ -127,12 +156,17 @@ static void print_bucket(const json_t *bucket, const struct cli_style *style)
 
     printf("    %s%-3s%s  %-24s %-8s", allowed ? style->good : style->bad, allowed ? "yes" : "no", style->end,
            admin_text(bucket, "policy", policy), admin_text(bucket, "source", source));
-    if (limit >= 0)
+    if (!json_object_get(bucket, "cost") && !limit)
+        printf("  blocked");
+    else if (limit >= 0)
         printf("  %lld of %lld left", admin_number(bucket, "remaining"), limit);
+    if (json_object_get(bucket, "cost"))
+        printf(", it cost %lld", admin_number(bucket, "cost"));
     if (next > 0) {
         cli_format_ms(next, wait, sizeof wait);
         printf(", more in %s", wait);
     }
+    print_override(bucket, "; ");
     printf("%s\n", json_is_true(json_object_get(bucket, "dryRun")) ? "  (dry run: does not count)" : "");
 }
 
@@ -142,8 +176,10 @@ static void print_decision(const json_t *decision, const struct cli_style *style
     char clock[ADMIN_CLOCK_MAX], policy[ADMIN_TEXT_MAX];
     size_t i;
 
-    printf("%s%s%s  ", style->bold, admin_clock(admin_time(decision, "time"), admin_now_ms(), clock), style->end);
+    printf("%s%s%s  ", style->bold, admin_clock(admin_time(decision, "time"), clock), style->end);
     print_verdict(verdict, style);
+    if (has_no_bucket(decision, admin_text(verdict, "policy", policy)))
+        print_override(decision, "; ");
     printf("\n   ");
     print_part(decision, "scope", "scope");
     if (json_object_get(decision, "cost"))
@@ -187,7 +223,12 @@ static json_t *arm(const struct cli_call *call, struct trace_values *values, int
     admin_path_add_number(&path, "seconds", (values->for_us + 999999) / 1000000);
     admin_path_add(&path, "log", values->log ? "true" : NULL);
     answer = admin_ask(&values->connect, "POST", &path, &status, why, sizeof why);
-    if (!answer)
+    if (!answer && (status == 401 || status == 403))
+        *ret_status = cli_fail(admin_failure(status),
+                               "%s A trace is armed in the daemon: it takes the token that may write, as --admin-token "
+                               "or in SLUICE_ADMIN_TOKEN",
+                               why);
+    else if (!answer)
         *ret_status = cli_fail(admin_failure(status), "%s", why);
     return answer;
 }
@@ -277,12 +318,16 @@ static int run_trace(const struct cli_call *call)
     snprintf(f.id, sizeof f.id, "%s", admin_text(armed, "id", id));
     json_decref(armed);
     cli_format_ms((long long)(values->for_us / 1000), wait, sizeof wait);
-    fprintf(stderr, "sluice: waiting for the next %llu decisions about `%s`, at most %s; Ctrl-C ends it\n",
-            (unsigned long long)values->count, call->words[0], wait);
+    if (values->count == 1)
+        fprintf(stderr, "sluice: waiting for the next decision about `%s`, at most %s; Ctrl-C ends it\n",
+                call->words[0], wait);
+    else
+        fprintf(stderr, "sluice: waiting for the next %llu decisions about `%s`, at most %s; Ctrl-C ends it\n",
+                (unsigned long long)values->count, call->words[0], wait);
     status = follow(&f);
     end(&f);
     if (status == CLI_DONE && !f.seen)
-        return stopped ? CLI_NO : cli_fail(CLI_NO, "no decision about `%s` came", call->words[0]);
+        return stopped ? CLI_NO : cli_fail(CLI_NO, "no decision about `%s` came to this daemon", call->words[0]);
     return status;
 }
 
@@ -298,7 +343,9 @@ const struct cli_command cli_trace = {
         "the endpoint, and every bucket that was consulted: whether it had room, who said so (`local`: this instance,\n"
         "`shared`: the store, `degraded`: the failure mode), what is left. Each instance sees its own decisions. "
         "Other\n"
-        "keys are not touched; what the key is decided does not change. Status 1: no decision came.\n\n"
+        "keys are not touched; what the key is decided does not change. It needs the admin token that may write. Times "
+        "are\n"
+        "UTC. Status 1: no decision came.\n\n"
         "  sluice trace acct_8812\n"
         "  sluice trace acct_8812 --scope 'GET /v1/*' --count 100 --for 5m --json",
     .rows = trace_rows,

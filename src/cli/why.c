@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct why_values {
@@ -121,7 +122,31 @@ static json_t *ask(const struct cli_call *call, const struct window *window, int
 
 /* ---- for people */
 
-/* "rate_limited: of its 100 tokens 3 were left". */
+/* ", it cost 10", where that is known. */
+static void print_wanted(const json_t *r, const char *otherwise)
+{
+    if (json_object_get(r, "cost"))
+        printf("it cost %lld", admin_number(r, "cost"));
+    else
+        printf("%s", otherwise);
+}
+
+/* By whom the limit was another than the policy says; false: by nobody, as far as is known. */
+static bool print_override(const json_t *r, const char *before)
+{
+    const json_t *override = json_object_get(r, "override");
+    char who[ADMIN_OVERRIDE_MAX], rate[ADMIN_RATE_MAX];
+
+    if (!json_is_true(json_object_get(r, "overridden")))
+        return false;
+    if (override)
+        printf("%s%s by an override of %s", before, admin_rate(override, rate), admin_override(override, who));
+    else
+        printf("%sby an override that is gone or another by now: see `sluice override history`", before);
+    return true;
+}
+
+/* "rate_limited: 3 of 100 were left, it cost 10". */
 static void print_reason(const json_t *r)
 {
     char reason[ADMIN_TEXT_MAX];
@@ -129,37 +154,54 @@ static void print_reason(const json_t *r)
 
     admin_text(r, "reason", reason);
     printf("    reason   %s", reason);
-    if (!strcmp(reason, "rate_limited") && limit >= 0 && remaining >= 0)
-        printf(": %lld of %lld were left, less than it wanted", remaining, limit);
-    else if (!strcmp(reason, "cost_exceeds_limit"))
-        printf(": it wanted more than the %lld that the limit can ever hold", limit);
-    else if (!strcmp(reason, "store_unavailable"))
+    if (!strcmp(reason, "rate_limited") && limit >= 0 && remaining >= 0) {
+        printf(": %lld of %lld were left, ", remaining, limit);
+        print_wanted(r, "less than it wanted");
+    } else if (!strcmp(reason, "cost_exceeds_limit")) {
+        printf(": ");
+        print_wanted(r, "it wanted more");
+        printf(", and the limit can never hold more than %lld", limit);
+    } else if (!strcmp(reason, "store_unavailable")) {
         printf(": the store did not answer, and the limit is `on_store_failure: closed`");
-    else if (!strcmp(reason, "blocked"))
-        printf(": the limit is `rate: blocked` and lets nobody pass");
-    else if (!strcmp(reason, "unmatched"))
+    } else if (!strcmp(reason, "blocked")) {
+        if (!print_override(r, ": "))
+            printf(": the limit is `rate: blocked` and lets nobody pass");
+    } else if (!strcmp(reason, "unmatched")) {
         printf(": no limit matched, and the policy says `unmatched: deny`, or the key is in no table and `unknown: "
                "deny`");
+    }
+    if (strcmp(reason, "blocked") != 0)
+        print_override(r, "\n    limit    ");
     putchar('\n');
 }
 
-static const char *meaning_of(const char *source)
+/* Which of what can be meant, where the limit is known. */
+static const char *meaning_of(const json_t *r, const char *source)
 {
-    return !strcmp(source, "shared")  ? "the store, which all instances share"
-           : !strcmp(source, "local") ? "this instance by itself: its own table, a full pre-filter, or a rejection of "
-                                        "the store that it remembered"
-           : !strcmp(source, "degraded") ? "the failure mode, as the store did not answer in time"
-                                         : "unknown";
+    char asked_of[ADMIN_TEXT_MAX];
+
+    admin_text(r, "askedOf", asked_of);
+    if (!strcmp(source, "shared"))
+        return "the store, which all instances share";
+    if (!strcmp(source, "degraded"))
+        return "the failure mode, as the store did not answer in time";
+    if (strcmp(source, "local") != 0)
+        return "unknown";
+    if (!asked_of[0])
+        return "this instance by itself";
+    if (!strcmp(asked_of, "instance"))
+        return "this instance's own table, which is all that counts for this limit";
+    return "this instance, without asking the store: it remembered the store's no, or had seen enough itself";
 }
 
-static void print_last(const json_t *r, int64_t now_ms)
+static void print_last(const json_t *r)
 {
     char clock[ADMIN_CLOCK_MAX], scope[ADMIN_TEXT_MAX], wait[48];
     long long retry = admin_number(r, "retryAfterMs");
     int64_t last = admin_time(r, "last");
 
     admin_text(r, "scope", scope);
-    printf("    last     %s", admin_clock(last, now_ms, clock));
+    printf("    last     %s", admin_clock(last, clock));
     if (scope[0])
         printf(", scope `%s`", scope);
     if (retry < 0) {
@@ -167,8 +209,7 @@ static void print_last(const json_t *r, int64_t now_ms)
         return;
     }
     cli_format_ms(retry, wait, sizeof wait);
-    printf("; allowed again after %s, at %s, if nothing came between\n", wait,
-           admin_clock(last + retry, now_ms, clock));
+    printf("; allowed again after %s, at %s, if nothing came between\n", wait, admin_clock(last + retry, clock));
 }
 
 /* "version 12 (0123456789ab)", or the hash alone. */
@@ -184,36 +225,58 @@ static void print_version(const json_t *object)
         printf("%s", hash);
 }
 
+/* In quotes for a shell: what clients send may hold some itself. */
+static void print_quoted(const char *text)
+{
+    printf(" '");
+    for (; *text; text++)
+        if (*text == '\'')
+            printf("'\\''");
+        else
+            putchar(*text);
+    putchar('\'');
+}
+
+/* A command that can be pasted: versions lie on the store. */
+static void print_explain(const json_t *r, const char *key)
+{
+    char scope[ADMIN_TEXT_MAX], type[ADMIN_TEXT_MAX];
+    const char *store = getenv("SLUICE_STORE");
+    long long version = admin_number(r, "policyVersion");
+
+    printf("    see      sluice policy explain ");
+    if (version)
+        printf("@%lld", version);
+    else
+        printf("POLICY");
+    print_quoted(key);
+    if (admin_text(r, "scope", scope)[0])
+        print_quoted(scope);
+    if (strcmp(admin_text(r, "keyType", type), "api_key") != 0)
+        printf(" --key-type %s", type);
+    if (version && !(store && store[0]))
+        printf(" --store URL");
+    putchar('\n');
+}
+
 static void print_policy(const json_t *answer, const json_t *r, const char *key)
 {
-    char then[ADMIN_TEXT_MAX], now[ADMIN_TEXT_MAX], scope[ADMIN_TEXT_MAX], type[ADMIN_TEXT_MAX];
-    long long version = admin_number(r, "policyVersion");
+    char then[ADMIN_TEXT_MAX], now[ADMIN_TEXT_MAX];
     bool same = !strcmp(admin_text(r, "policyHash", then), admin_text(answer, "policyHash", now));
 
     printf("    policy   ");
     print_version(r);
     if (same) {
-        printf(", in force still");
+        printf(", in force still\n");
     } else {
         printf(" then, ");
         print_version(answer);
-        printf(" now");
+        printf(" now\n");
     }
-    printf("; see `sluice policy explain ");
-    if (version)
-        printf("@%lld", version);
-    else
-        printf("POLICY");
-    printf(" '%s'", key);
-    if (admin_text(r, "scope", scope)[0])
-        printf(" '%s'", scope);
-    if (strcmp(admin_text(r, "keyType", type), "api_key") != 0)
-        printf(" --key-type %s", type);
-    printf("`\n");
+    print_explain(r, key);
 }
 
-static void print_rejection(const json_t *answer, const json_t *r, const struct window *window,
-                            const struct cli_style *style)
+static void print_rejection(const json_t *answer, const json_t *r, const struct cli_style *style)
 {
     char from[ADMIN_CLOCK_MAX], to[ADMIN_CLOCK_MAX], limit[ADMIN_TEXT_MAX], is[ADMIN_TEXT_MAX], key[ADMIN_TEXT_MAX],
         type[ADMIN_TEXT_MAX], source[ADMIN_TEXT_MAX];
@@ -222,9 +285,9 @@ static void print_rejection(const json_t *answer, const json_t *r, const struct 
 
     admin_text(r, "key", key);
     admin_text(r, "source", source);
-    printf("%s%s", style->bold, admin_clock(first, window->now_ms, from));
+    printf("%s%s", style->bold, admin_clock(first, from));
     if (count > 1)
-        printf(" ... %s", admin_clock(last, window->now_ms, to));
+        printf(" ... %s", admin_clock(last, to));
     printf("%s  %s (%s) ", style->end, key, admin_text(r, "keyType", type));
     if (count == 1)
         printf("%srejected%s", style->bad, style->end);
@@ -239,8 +302,8 @@ static void print_rejection(const json_t *answer, const json_t *r, const struct 
         printf("    when     it went on for longer than an hour: whether there was one in the time asked about is no "
                "longer known\n");
     print_reason(r);
-    printf("    told by  %s: %s\n", source, meaning_of(source));
-    print_last(r, window->now_ms);
+    printf("    told by  %s: %s\n", source, meaning_of(r, source));
+    print_last(r);
     print_policy(answer, r, key);
 }
 
@@ -253,10 +316,9 @@ static void print_reach(const json_t *answer, const struct window *window)
 
     if (dropped)
         printf("The daemon remembers every rejection since %s; of %lld earlier entries it has dropped the memory.\n",
-               admin_clock(reach, window->now_ms, clock), dropped);
+               admin_clock(reach, clock), dropped);
     else
-        printf("The daemon remembers every rejection since it started at %s.\n",
-               admin_clock(reach, window->now_ms, clock));
+        printf("The daemon remembers every rejection since it started at %s.\n", admin_clock(reach, clock));
     if (window->since.given && window->since.ms < reach)
         printf("What was asked about began before that: of then it may know nothing.\n");
 }
@@ -269,7 +331,7 @@ static void print_found(const json_t *answer, const struct window *window, const
 
     json_array_foreach(list, i, r)
     {
-        print_rejection(answer, r, window, style);
+        print_rejection(answer, r, style);
     }
     if (left > 0)
         printf("%lld more; see --count\n", left);
@@ -279,7 +341,7 @@ static void print_found(const json_t *answer, const struct window *window, const
 }
 
 /* Nothing in that time: what there is besides. */
-static void print_nearest(const struct cli_call *call, const struct window *window)
+static void print_nearest(const struct cli_call *call)
 {
     char from[ADMIN_CLOCK_MAX], to[ADMIN_CLOCK_MAX];
     int status = CLI_DONE;
@@ -287,9 +349,8 @@ static void print_nearest(const struct cli_call *call, const struct window *wind
     const json_t *r = answer ? json_array_get(json_object_get(answer, "rejections"), 0) : NULL;
 
     if (r)
-        printf("At other times there were: the latest from %s to %s.\n",
-               admin_clock(admin_time(r, "first"), window->now_ms, from),
-               admin_clock(admin_time(r, "last"), window->now_ms, to));
+        printf("At other times there were: the latest from %s to %s.\n", admin_clock(admin_time(r, "first"), from),
+               admin_clock(admin_time(r, "last"), to));
     json_decref(answer);
 }
 
@@ -298,15 +359,16 @@ static void print_none(const struct cli_call *call, const json_t *answer, const 
     char clock[ADMIN_CLOCK_MAX];
     bool bounded = window->since.given || window->until.given;
 
-    printf("no rejection of `%s` is remembered", call->words[0]);
+    printf("no rejection of `%s` is remembered by this daemon", call->words[0]);
     if (window->since.given)
-        printf(" from %s", admin_clock(window->since.ms, window->now_ms, clock));
+        printf(" from %s", admin_clock(window->since.ms, clock));
     if (window->until.given)
-        printf(" until %s", admin_clock(window->until.ms, window->now_ms, clock));
+        printf(" until %s", admin_clock(window->until.ms, clock));
     printf(".\n");
     if (bounded)
-        print_nearest(call, window);
+        print_nearest(call);
     print_reach(answer, window);
+    printf("Other instances remember their own: ask each, with --admin.\n");
 }
 
 static int run_why(const struct cli_call *call)
@@ -338,7 +400,8 @@ const struct cli_command cli_why = {
     .summary = "say why a key was rejected lately: by which limit, when, how often, who said so",
     .manual =
         "Asks a daemon's admin listener for the rejections of KEY that it remembers. Rejections by one limit for one\n"
-        "reason are one entry: the first, the last, and how often. Each instance remembers its own. Times are local.\n"
+        "reason are one entry: the first, the last, and how often. Each instance remembers its own. Times are\n"
+        "printed in UTC; one of --at, --since and --until without a Z behind it is local.\n"
         "Status 1: none is remembered.\n\n"
         "  sluice why acct_8812\n"
         "  sluice why acct_8812 --at 12:03\n"

@@ -34,7 +34,7 @@ def test_a_refused_policy_from_beginning_to_end(start, sluice):
     daemon.wait_log(r"alarm policy_rejected: .*yaml:2:\d+: .*; docs/runbook.md")
     run = alarms(sluice, daemon)
     assert run.returncode == 1 and run.stderr == ""
-    assert re.fullmatch(r"policy_rejected  since \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, for [^\n]+\n"
+    assert re.fullmatch(r"policy_rejected  since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z, for [^\n]+\n"
                         r"  the latest policy was refused, [^\n]+yaml:2:\d+: [^\n]+\n  what to do: docs/runbook.md#policy_rejected\n", run.stdout)
     assert "\x1b" not in run.stdout
     assert "past" not in json.loads(alarms(sluice, daemon, "--json").stdout)
@@ -47,7 +47,7 @@ def test_a_refused_policy_from_beginning_to_end(start, sluice):
     daemon.wait_log("alarm policy_rejected is over")
     run = alarms(sluice, daemon, "--history")
     assert run.returncode == 0
-    assert re.match(r"no alarm is raised\n\nOver:\npolicy_rejected  from \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, for [\d.]+ s\n  the latest", run.stdout), run.stdout
+    assert re.match(r"no alarm is raised\n\nOver:\npolicy_rejected  from \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z, for [\d.]+ s\n  the latest", run.stdout), run.stdout
     status, answer = listed(sluice, daemon)
     (over,) = answer["past"]
     assert (status, answer["raised"], over["kind"], over["detail"]) == (0, [], "policy_rejected", alarm["detail"])

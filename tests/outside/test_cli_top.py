@@ -192,7 +192,7 @@ def test_a_screen_of_80_by_24(start, top):
         terminal.until(r"^busy +api_key +[\d,]+  knocker +api_key +[\d,]+$")
         terminal.until(r"^decisions [\d,]+/s  rejected [\d,]+/s \(2\d\.\d %\)  p50 [\d.]+ (ns|us)  p99 [\d.]+ (ns|us|ms)$")
     text = terminal.screen.text()
-    assert re.search(r"^\d\d:\d\d:\d\d  sluiced \d+\.\d+\.\d+ at 127\.0\.0\.1:\d+  policy [0-9a-f]{12}, 2 limits$", terminal.screen.lines()[0]), text
+    assert re.search(r"^\d\d:\d\d:\d\dZ  sluiced \d+\.\d+\.\d+ at 127\.0\.0\.1:\d+  policy [0-9a-f]{12}, 2 limits$", terminal.screen.lines()[0]), text
     assert terminal.screen.lines()[2] == "alarms: none"
     assert "caf\u00e9 \u6f22\u5b57" in text
     assert terminal.screen.alternate and not terminal.screen.cursor
@@ -237,7 +237,7 @@ def test_it_follows_the_terminals_size(start, top):
         assert "rejected key" in terminal.until(r"^rejected key")
         for columns, rows in ((20, 5), (72, 10), (71, 11), (200, 60), (80, 24)):
             terminal.resize(columns, rows)
-            terminal.until(r"^\d\d:\d\d:\d\d  sl")
+            terminal.until(r"^\d\d:\d\d:\d\dZ  sl")
         terminal.until(r"^(busy|knocker) .*knocker")
     terminal.key(b"q")
     assert terminal.wait() == 0
@@ -253,7 +253,7 @@ def test_the_daemon_goes_and_comes_back(start, top, tmp_path, policy_file):
     text = terminal.until(r"^trying again: no answer from .*")
     assert "alarms: none" in text  # what was known stays
     start(path, "--listen", "127.0.0.1:0", "--admin", address, ports=False)
-    terminal.until(r"^\d\d:\d\d:\d\d  sluiced")
+    terminal.until(r"^\d\d:\d\d:\d\dZ  sluiced")
     terminal.key(b"q")
     assert terminal.wait() == 0
 
@@ -303,7 +303,7 @@ def test_once(start, sluice):
         eventually(lambda: json.loads(call(daemon.admin, "GET", "/v1/top")[2])["rejected"], "somebody is rejected")
         done = sluice("top", "--admin", daemon.admin)
     assert done.returncode == 0 and "\x1b" not in done.stdout and done.stderr == ""
-    assert re.search(r"^\d\d:\d\d:\d\d  sluiced .*  policy [0-9a-f]{12}, 2 limits$", done.stdout, re.M)
+    assert re.search(r"^\d\d:\d\d:\d\dZ  sluiced .*  policy [0-9a-f]{12}, 2 limits$", done.stdout, re.M)
     assert re.search(r"^busy +api_key +[\d,.]+$", done.stdout, re.M)
     assert re.search(r"^rejected key +type +ops/s\nknocker +api_key", done.stdout, re.M)
     done = sluice("top", "--admin", daemon.admin, "--json", "--keys", "1")

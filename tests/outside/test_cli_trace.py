@@ -32,7 +32,7 @@ class Trace:
         self.process = subprocess.Popen([f"{BIN}/sluice", "trace", "--admin", daemon.admin, *args], env=clean_environment(), stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.first = self.process.stderr.readline().decode()
-        assert "waiting for the next" in self.first, self.first + self.process.stderr.read().decode()
+        assert "waiting for the next" in self.first and "next 1 " not in self.first, self.first + self.process.stderr.read().decode()
 
     def end(self, status=0):
         """Everything it printed, once it has ended by itself."""
@@ -89,13 +89,53 @@ def test_for_people(start):
     daemon.check("acct", "api:search")
     daemon.check("acct", "x", cost=9)
     text = trace.end()
-    assert re.search(r"^\d\d:\d\d:\d\d\.\d{3}  allowed  by `gold` \(local\), 3 of 5 left$", text, re.M)
+    assert re.search(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z  allowed  by `gold` \(local\), 3 of 5 left$", text, re.M)
     assert "     scope `api:search`  tier `gold`  endpoint `search`\n" in text
-    assert re.search(r"^    yes  edge +local     998 of 1000 left, more in", text, re.M)
-    assert re.search(r"^    no   tight +local     1 of 1 left  \(dry run: does not count\)$", text, re.M)
+    assert re.search(r"^    yes  edge +local     998 of 1000 left, it cost 2, more in", text, re.M)
+    assert re.search(r"^    no   tight +local     1 of 1 left, it cost 2  \(dry run: does not count\)$", text, re.M)
     assert "    dry run: `tight` would have rejected it\n" in text
     assert re.search(r"  rejected cost_exceeds_limit by `gold` \(local\), 3 of 5 left, retry never$", text, re.M)
     assert "scope `x`  cost 9  tier `gold`\n" in text
+
+
+def override(daemon, **what):
+    assert call(daemon.admin, "PUT", "/v1/overrides", json.dumps(what))[0] == 200
+
+
+def test_overrides_and_costs(start):
+    """Which bucket is another than the policy says, by whom; and what the request cost in it."""
+    daemon = start(POLICY)
+    override(daemon, key="acct", limit="gold", rate="3/h", until="2099-01-01T00:00:00Z", author="ops@desk", comment="slow down")
+    trace = Trace(daemon, "acct", "--count", "2", "--json")
+    people = Trace(daemon, "acct", "--count", "2")
+    daemon.check("acct", "api:search")
+    override(daemon, key="acct", limit="gold", rate="blocked", author="ann")
+    daemon.check("acct", "api:search")
+    one, two = trace.decisions()
+    gold, edge, tight = one["buckets"]
+    assert (gold["cost"], edge["cost"], tight["cost"]) == (2, 2, 2)
+    assert one["overridden"] and gold["overridden"] and "overridden" not in edge and "override" not in edge
+    (blocked,) = [b for b in two["buckets"] if b["policy"] == "gold"]
+    assert two["verdict"]["reason"] == "blocked" and blocked["override"]["author"] == "ann" and "cost" not in blocked
+    text = people.end()
+    assert re.search("no +gold +local     blocked; blocked by an override of ann, until it is removed$", text, re.M), text
+    assert re.search("yes +gold +local     1 of 3 left, it cost 2, more in [^;]+; (3/h by an override of ops@desk, until 2099-01-01T00:00:00.000Z: slow down|by an override that is gone or another by now)", text), text
+
+
+def test_an_override_to_unlimited(start):
+    daemon = start(POLICY)
+    override(daemon, key="acct", limit="gold", rate="unlimited", author="ann")
+    trace = Trace(daemon, "acct", "--count", "1")
+    daemon.check("acct", "x")
+    text = trace.end()
+    assert "; unlimited by an override of ann, until it is removed\n" in text, text
+
+
+def test_the_token_it_takes(start, sluice):
+    daemon = start(POLICY, "--admin-token", "write", "--admin-read-token", "read")
+    for token in ((), ("--admin-token", "read")):
+        done = sluice("trace", "acct", "--admin", daemon.admin, *token)
+        assert done.returncode == 3 and "the token that may write" in done.stderr, done
 
 
 def test_every_door_and_loop(start):

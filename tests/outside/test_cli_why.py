@@ -54,12 +54,12 @@ def test_a_rejection_is_explained(start, why):
         daemon.check("acct_8812", "api:search")
     done = why(daemon, "acct_8812")
     assert done.returncode == 0 and done.stderr == ""
-    clock = r"\d\d:\d\d:\d\d\.\d\d\d"
+    clock = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ"
     assert re.search(rf"^{clock} \.\.\. {clock}  acct_8812 \(api_key\) rejected 3 times by limit `free` \(token_bucket 2/h per key\)$", done.stdout, re.M)
-    assert "rate_limited: 0 of 2 were left" in done.stdout
-    assert "told by  local: this instance by itself" in done.stdout
+    assert "rate_limited: 0 of 2 were left, it cost 1\n" in done.stdout
+    assert "told by  local: this instance's own table, which is all that counts for this limit\n" in done.stdout
     assert re.search(rf"last     {clock}, scope `api:search`; allowed again after \d+ min \d+ s, at .*{clock}, if nothing came between$", done.stdout, re.M)
-    assert re.search(r"policy   [0-9a-f]{12}, in force still; see `sluice policy explain POLICY 'acct_8812' 'api:search'`$", done.stdout, re.M)
+    assert re.search(r"policy   [0-9a-f]{12}, in force still\n    see      sluice policy explain POLICY 'acct_8812' 'api:search'$", done.stdout, re.M)
     assert "remembers every rejection since it started at" in done.stdout
 
 
@@ -89,7 +89,8 @@ def test_allowed_requests_and_peeks_are_not_remembered(start, why):
     daemon.check("k")
     daemon.check("k", cost=0)
     done = why(daemon, "k")
-    assert done.returncode == 1 and "no rejection of `k` is remembered" in done.stdout
+    assert done.returncode == 1 and "no rejection of `k` is remembered by this daemon" in done.stdout
+    assert "Other instances remember their own" in done.stdout
     assert json.loads(why(daemon, "k", "--json").stdout)["rejections"] == []
 
 
@@ -97,7 +98,7 @@ def test_a_cost_that_never_fits(start, why):
     daemon = start(SMALL)
     daemon.check("k", "api:dear")
     done = why(daemon, "k")
-    assert "cost_exceeds_limit: it wanted more than the 2 that the limit can ever hold" in done.stdout
+    assert "cost_exceeds_limit: it cost 9, and the limit can never hold more than 2\n" in done.stdout
     assert "it would never have been allowed" in done.stdout
 
 
@@ -150,6 +151,54 @@ def test_an_override_of_the_key_is_what_its_limit_is(start):
     assert [remembered(daemon, key)[0]["limitIs"] for key in ("k", "other")] == ["token_bucket 1/h per key", "token_bucket 2/h per key"]
 
 
+def override(daemon, **what):
+    assert call(daemon.admin, "PUT", "/v1/overrides", json.dumps(what))[0] == 200
+
+
+def test_the_override_that_rejected_is_named(start, why):
+    """Blocked or lowered: by whom, until when and why; not one that was set afterwards, and one that is gone by now as such."""
+    daemon = start(SMALL)
+    override(daemon, key="shut", rate="blocked", until="2099-01-01T00:00:00Z", author="ops@desk", comment="scraper")
+    override(daemon, key="low", rate="1/h", author="ann")
+    for key in ("shut", "low", "later", "knocker"):
+        for _ in range(3):
+            daemon.check(key)
+    override(daemon, key="later", rate="1/h")
+    assert "reason   blocked: blocked by an override of ops@desk, until 2099-01-01T00:00:00.000Z: scraper\n" in why(daemon, "shut").stdout
+    assert "    limit    1/h by an override of ann, until it is removed\n" in why(daemon, "low").stdout
+    for key in ("later", "knocker"):
+        assert "override" not in why(daemon, key).stdout, key
+        assert not {"overridden", "override"} & set(remembered(daemon, key)[0]), key
+    (shut,), (low,) = remembered(daemon, "shut"), remembered(daemon, "low")
+    assert shut["overridden"] and (shut["override"]["author"], shut["override"]["comment"], shut["override"]["rate"]) == ("ops@desk", "scraper", "blocked")
+    assert low["overridden"] and low["override"]["rate"] == "1/h" and low["override"]["until"] is None
+    for key in ("shut", "low"):
+        assert call(daemon.admin, "DELETE", f"/v1/overrides?key={key}")[0] == 200
+        (gone,) = remembered(daemon, key)
+        assert gone["overridden"] and "override" not in gone, key
+    assert "blocked: by an override that is gone or another by now" in why(daemon, "shut").stdout
+
+
+def test_what_it_cost(start):
+    """As asked for, or as endpoint and limit have it; not guessed once another policy is in force, nor for a scope that was cut."""
+    daemon = start(SMALL.replace("2/h", "20/h"))
+    for key, scope, more in (("own", "api:dear", {"cost": 15}), ("endpoint", "api:dear", {}), ("one", "x", {}), ("cut", "y" * 200, {})):
+        for _ in range(21):
+            daemon.check(key, scope, **more)
+    assert [remembered(daemon, key)[0].get("cost") for key in ("own", "endpoint", "one", "cut")] == [15, 9, 1, None]
+    with open(daemon.policy, "w") as f:
+        f.write(SMALL.replace("2/h", "21/h"))
+    eventually(lambda: daemon.limit("other") == 21, "the new policy is in force")
+    assert [remembered(daemon, key)[0].get("cost") for key in ("own", "endpoint")] == [15, None]
+
+
+def test_what_can_be_pasted_is_quoted(start, why):
+    daemon = start(SMALL)
+    for _ in range(3):
+        daemon.check("it's $(x)", "a'b")
+    assert "see      sluice policy explain POLICY 'it'\\''s $(x)' 'a'\\''b'\n" in why(daemon, "it's $(x)").stdout
+
+
 def test_the_policy_then_and_now(start, why):
     daemon = start(SMALL)
     for _ in range(3):
@@ -159,7 +208,7 @@ def test_the_policy_then_and_now(start, why):
     eventually(lambda: daemon.limit("other") == 5, "the new policy is in force")
     done = why(daemon, "k")
     assert "token_bucket" not in done.stdout  # what the limit is now is not what it was
-    assert re.search(r"policy   [0-9a-f]{12} then, [0-9a-f]{12} now; see", done.stdout)
+    assert re.search(r"policy   [0-9a-f]{12} then, [0-9a-f]{12} now$", done.stdout, re.M)
 
 
 def test_every_door_and_worker(start):
@@ -209,7 +258,7 @@ def test_a_flood_of_keys_is_bounded_and_told_of(start, why):
     assert answer["matching"] == 2048 and len(answer["rejections"]) == 1000
     done = why(daemon, "known")
     assert done.returncode == 1
-    assert re.search(r"remembers every rejection since [\d:.]+; of 2953 earlier entries", done.stdout)
+    assert re.search(r"remembers every rejection since [\dTZ:.-]+; of 2953 earlier entries", done.stdout)
     assert why(daemon, "flood-4-999").returncode == 0
     assert "`unmatched: deny`" in why(daemon, "flood-4-999").stdout
 
@@ -261,7 +310,7 @@ def test_told_by_the_store_and_remembered_of_it(start, why, redis):
     assert [v["source"] for v in verdicts if not v["allowed"]] == ["shared", "local", "local", "local"]
     (r,) = remembered(daemon, "mine")
     assert (r["count"], r["source"], r["reason"]) == (4, "local", "rate_limited")
-    assert "a rejection of the store that it remembered" in why(daemon, "mine").stdout
+    assert "told by  local: this instance, without asking the store: it remembered the store's no, or had seen enough itself\n" in why(daemon, "mine").stdout
     for _ in range(3):
         last = daemon.check("other")[1]
     assert last["source"] == "shared"
@@ -293,7 +342,8 @@ def test_versions_are_named(start, why, redis, sluice, policy_file):
     eventually(lambda: not daemon.check("k")[1]["allowed"], "it is rejected")
     (r,) = remembered(daemon, "k")
     assert r["policyVersion"] == 1
-    assert "policy   version 1 (" in why(daemon, "k").stdout and "policy explain @1 'k'" in why(daemon, "k").stdout
+    assert "policy   version 1 (" in why(daemon, "k").stdout and "sluice policy explain @1 'k' --store URL\n" in why(daemon, "k").stdout
+    assert "sluice policy explain @1 'k'\n" in why(daemon, "k", SLUICE_STORE=store.url).stdout
     assert sluice("policy", "push", policy_file(SHARED.replace("100/h", "7/h")), "--store", store.url).returncode == 0
     eventually(lambda: daemon.limit("x") == 7, "the second version is in force")
-    assert re.search(r"policy   version 1 \([0-9a-f]{12}\) then, version 2 \([0-9a-f]{12}\) now; see", why(daemon, "k").stdout)
+    assert re.search(r"policy   version 1 \([0-9a-f]{12}\) then, version 2 \([0-9a-f]{12}\) now$", why(daemon, "k").stdout, re.M)
