@@ -102,7 +102,8 @@ int http_call(const struct http_request *request, struct http_answer *ret_answer
     if (code == CURLE_OK)
         curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &ret_answer->status);
     else
-        snprintf(why, why_size, "no answer from %s: %s", request->server, error[0] ? error : curl_easy_strerror(code));
+        snprintf(why, why_size, "no answer from %s: %s%s", request->server, error[0] ? error : curl_easy_strerror(code),
+                 request->to_admin ? " (--admin or SLUICE_ADMIN says where else the admin listener is)" : "");
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
     return code == CURLE_OK ? 0 : -1;
@@ -130,7 +131,8 @@ static void add_shown(char *to, size_t size, const char *text)
 }
 
 /* The sentence of a problem document, with the field at fault. */
-static void describe_problem(const struct http_answer *answer, json_t *body, char *why, size_t why_size)
+static void describe_problem(const struct http_request *request, const struct http_answer *answer, json_t *body,
+                             char *why, size_t why_size)
 {
     const char *detail = json_string_value(json_object_get(body, "detail"));
     const char *field = json_string_value(json_object_get(body, "field"));
@@ -144,6 +146,10 @@ static void describe_problem(const struct http_answer *answer, json_t *body, cha
         add_shown(why, why_size, detail);
     else
         snprintf(why, why_size, "the answer has status %ld", answer->status);
+    if (answer->status == 401)
+        add_shown(why, why_size,
+                  request->to_admin ? " (--admin-token or SLUICE_ADMIN_TOKEN gives it)"
+                                    : " (--check-token or SLUICE_CHECK_TOKEN gives it)");
 }
 
 json_t *http_call_json(const struct http_request *request, long *ret_status, char *why, size_t why_size)
@@ -156,7 +162,7 @@ json_t *http_call_json(const struct http_request *request, long *ret_status, cha
         *ret_status = answer.status;
         body = json_loadb(answer.body ? answer.body : "", answer.len, JSON_REJECT_DUPLICATES, NULL);
         if (answer.status >= 400) {
-            describe_problem(&answer, body, why, why_size);
+            describe_problem(request, &answer, body, why, why_size);
             json_decref(body);
             body = NULL;
         } else if (!body) {

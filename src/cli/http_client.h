@@ -21,6 +21,8 @@ struct http_request {
     const char *token;    /* bearer token; NULL: none */
     const char *ca_file;  /* PEM: whom to trust for https; NULL: the system's */
     uint64_t timeout_ms;
+    bool
+        to_admin; /* the server is --admin, the token --admin-token; else --server and --check-token: sentences name them */
 };
 
 struct http_answer {

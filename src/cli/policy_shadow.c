@@ -28,7 +28,8 @@ json_t *cli_shadow_ask(const struct cli_call *call, const char *method, const ch
                                 .if_match = if_match,
                                 .token = connect->token,
                                 .ca_file = connect->ca_file,
-                                .timeout_ms = connect->timeout_us / 1000};
+                                .timeout_ms = connect->timeout_us / 1000,
+                                .to_admin = true};
     json_t *answer;
     long status;
 
@@ -156,7 +157,7 @@ static int show_once(const struct cli_call *call, bool watched)
     if (active)
         cli_shadow_print(report, &style);
     else
-        printf("no candidate policy runs\n");
+        printf("no candidate policy runs: `sluice policy shadow FILE` starts one\n");
     json_decref(report);
     return fflush(stdout) ? cli_fail(CLI_USAGE, "cannot write the answer") : active ? CLI_DONE : CLI_NO;
 }

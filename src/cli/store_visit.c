@@ -29,7 +29,7 @@ static int read_address(struct cli_store *store, const struct cli_store_options 
     char why[512];
 
     if (!options->store)
-        return cli_fail(CLI_USAGE, "give the store that the instances share: --store URL");
+        return cli_fail(CLI_USAGE, "give the store that the instances share: --store URL, or SLUICE_STORE");
     if (!options->namespace[0] || strlen(options->namespace) > SL_NAMESPACE_MAX || strpbrk(options->namespace, "{}"))
         return cli_fail(CLI_USAGE, "--namespace: 1 to %d characters without braces", SL_NAMESPACE_MAX);
     if (sl_store_url_parse(options->store, &store->url, why, sizeof why) ||

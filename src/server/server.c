@@ -152,8 +152,11 @@ static int open_doors(struct doors *doors, const char *const *texts, size_t n, c
             return e;
         doors->n++; /* from here sl_listener_fini is due */
         if (admin && !listener->is_unix && !listener->loopback && !options->admin_token && !options->admin_read_token)
-            return invalid(ret_why, why_size, "the admin address %s is not loopback and needs an admin token",
-                           listener->text);
+            return invalid(
+                ret_why, why_size,
+                "the admin address %s is not loopback and needs an admin token: give --admin-token or "
+                "--admin-read-token (SLUICE_ADMIN_TOKEN, SLUICE_ADMIN_READ_TOKEN; @/PATH reads it from a file)",
+                listener->text);
         if ((e = sl_listener_bind(listener, options->unix_mode, ret_why, why_size)))
             return e;
     }
@@ -393,4 +396,11 @@ const char *sl_server_address(const struct sl_server *server, bool admin, size_t
     const struct doors *doors = &server->doors[admin];
 
     return idx < doors->n ? doors->listeners[idx].text : NULL;
+}
+
+bool sl_server_admin_is_clear(const struct sl_server *server, size_t idx)
+{
+    const struct doors *doors = &server->doors[true];
+
+    return idx < doors->n && !doors->listeners[idx].is_unix && !doors->listeners[idx].loopback && !server->tls;
 }

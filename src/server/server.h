@@ -153,4 +153,7 @@ void sl_server_free(struct sl_server **server);
  * long as the server. */
 const char *sl_server_address(const struct sl_server *server, bool admin, size_t idx);
 
+/* Do tokens travel in the clear to the idx-th admin listener? So on TCP off loopback without TLS. */
+bool sl_server_admin_is_clear(const struct sl_server *server, size_t idx);
+
 #endif

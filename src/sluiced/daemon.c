@@ -386,8 +386,12 @@ static void log_start(struct daemon *daemon)
                daemon->config->namespace);
     for (size_t i = 0; (address = sl_server_address(daemon->server, false, i)); i++)
         sl_log(&daemon->log, SL_LOG_INFO, "listening on %s", address);
-    for (size_t i = 0; (address = sl_server_address(daemon->server, true, i)); i++)
+    for (size_t i = 0; (address = sl_server_address(daemon->server, true, i)); i++) {
         sl_log(&daemon->log, SL_LOG_INFO, "admin on %s", address);
+        if (sl_server_admin_is_clear(daemon->server, i))
+            sl_log(&daemon->log, SL_LOG_WARNING,
+                   "admin on %s has no TLS (--tls-cert, --tls-key): tokens travel there in the clear", address);
+    }
     sl_log(&daemon->log, SL_LOG_INFO, "ready: %u workers, pid %ld", n_workers(daemon->config), (long)getpid());
 }
 

@@ -205,7 +205,8 @@ static void stop_here(struct sl_rehearsal *rehearsal, struct sl_policy_job *job)
     struct sl_version version;
 
     if (!sl_shadow_runs(rehearsal->shadow)) {
-        sl_rehearsal_refuse(job, 404, "No candidate policy runs.");
+        sl_rehearsal_refuse(job, 404,
+                            "No candidate policy runs: `sluice policy shadow FILE`, or PUT /v1/shadow, starts one.");
         return;
     }
     sign(job, &version);
@@ -222,7 +223,8 @@ static void promote_here(struct sl_rehearsal *rehearsal, struct sl_policy_job *j
                             "This daemon follows its file, which it does not write: write the candidate there, as "
                             "`sluice policy promote --policy FILE` does.");
     else
-        sl_rehearsal_refuse(job, 404, "No candidate policy runs.");
+        sl_rehearsal_refuse(job, 404,
+                            "No candidate policy runs: `sluice policy shadow FILE`, or PUT /v1/shadow, starts one.");
 }
 
 static void do_here(struct sl_rehearsal *rehearsal, struct sl_policy_job *job)

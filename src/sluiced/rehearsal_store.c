@@ -305,14 +305,17 @@ static void on_candidate(void *ctx, enum sl_control outcome, const struct sl_ver
     struct task *task = ctx;
 
     if (outcome != SL_CONTROL_OK) {
-        refuse_outcome(task, outcome, outcome == SL_CONTROL_NONE ? "no candidate policy runs" : why);
+        refuse_outcome(task, outcome,
+                       outcome == SL_CONTROL_NONE
+                           ? "no candidate policy runs: `sluice policy shadow FILE`, or PUT /v1/shadow, starts one"
+                           : why);
         return;
     }
     task->text = *text;
     task->candidate = *version;
     task->current.number = version->number;
     if (is_none(text)) {
-        refuse(task, 404, "No candidate policy runs.");
+        refuse(task, 404, "No candidate policy runs: `sluice policy shadow FILE`, or PUT /v1/shadow, starts one.");
         return;
     }
     outcome = sl_versions_look(&task->rehearsal->set.plane->place, on_live_looked, task);
@@ -347,7 +350,7 @@ static void on_looked(void *ctx, enum sl_control outcome, const struct sl_pointe
     if (task->job->verb == SL_SHADOW_START)
         begin_start(task);
     else if (points_to_none(pointer) || (!pointer->number && !sl_shadow_runs(task->rehearsal->shadow)))
-        refuse(task, 404, "No candidate policy runs.");
+        refuse(task, 404, "No candidate policy runs: `sluice policy shadow FILE`, or PUT /v1/shadow, starts one.");
     else
         begin_stop(task);
 }

@@ -179,7 +179,7 @@ def test_a_store_that_is_not_there(sluice, policy, redis):
 
 def test_wrong_calls(sluice, policy):
     nowhere = {"SLUICE_STORE": ""}
-    assert "--store" in sluice("policy", "history", status=2, env=nowhere).stderr
+    assert "SLUICE_STORE" in sluice("policy", "history", status=2, env=nowhere).stderr
     assert "--store" in sluice("policy", "show", "@1", status=2, env=nowhere).stderr
     assert "memory:" in sluice("policy", "history", "--store", "memory:", status=2).stderr
     assert sluice("policy", "history", "--namespace", "a{b}", status=2).stderr

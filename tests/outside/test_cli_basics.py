@@ -66,6 +66,8 @@ def test_usage_is_status_2_with_one_sentence(sluice, args, message):
 def test_the_environment_is_read_and_checked(sluice):
     run = sluice("check", "k", env={"SLUICE_SERVER": "127.0.0.1:1"})
     assert run.returncode == 3 and "no answer from 127.0.0.1:1" in run.stderr
+    run = sluice("policy", "show", env={"SLUICE_ADMIN": "127.0.0.1:1"})
+    assert run.returncode == 3 and "no answer from 127.0.0.1:1" in run.stderr and "SLUICE_ADMIN" in run.stderr
     # A flag beats it, and what is no daemon's business is not read from it.
     run = sluice("check", "k", "--server", "127.0.0.1:2", env={"SLUICE_SERVER": "127.0.0.1:1", "SLUICE_COST": "x"})
     assert run.returncode == 3 and "no answer from 127.0.0.1:2" in run.stderr

@@ -301,10 +301,12 @@ def refused(policy_file, *flags):
 
 
 def test_off_loopback_one_of_the_tokens_is_needed(start, policy_file):
-    assert "is not loopback and needs an admin token" in refused(policy_file, "--admin", "0.0.0.0:0")
+    sentence = refused(policy_file, "--admin", "0.0.0.0:0")
+    assert "is not loopback and needs an admin token" in sentence and "--admin-read-token" in sentence and "SLUICE_ADMIN_TOKEN" in sentence
     for name in ("--admin-token", "--admin-read-token"):
         daemon = start(POLICY, "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", name, "t", ports=False)
         assert daemon.admin.startswith("0.0.0.0:")
+        assert "tokens travel there in the clear" in daemon.log
         daemon.cut()
 
 

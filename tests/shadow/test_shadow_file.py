@@ -272,4 +272,6 @@ def test_reading_tokens_may_not_start_or_stop(fleet, path):
     assert one.ask("PUT", body=policy_text(4), **write)[0] == 200
     assert one.ask("GET", **read)[0] == 200 and one.ask("GET")[0] == 401
     assert one.ask("DELETE", **read)[0] == 403
+    assert "SLUICE_ADMIN_TOKEN" in one.sluice("policy", "shadow", "--once", status=3).stderr
+    assert "SLUICE_ADMIN_TOKEN" in one.sluice("policy", "show", status=3).stderr
     assert one.ask("POST", "/v1/shadow/promote", **read)[0] == 403
