@@ -66,13 +66,6 @@ int cli_key_tier_get(struct cli_store *store, const char *key, size_t len, struc
     return status;
 }
 
-int cli_key_tier_set(struct cli_store *store, const char *key, size_t len, const char *tier)
-{
-    const struct sl_word pair[] = {{key, len}, {tier, strlen(tier)}};
-
-    return cli_key_tier_set_many(store, pair, 2);
-}
-
 int cli_key_tier_set_many(struct cli_store *store, const struct sl_word *pairs, size_t n)
 {
     struct asked asked;

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/files.h"
 #include "cli/key_tier.h"
+#include "cli/store_policy.h"
 #include "policy/file.h"
 #include "policy/text.h"
 
@@ -12,6 +13,7 @@
 struct keys_values {
     struct cli_common common;
     struct cli_store_options at;
+    bool force;
 };
 
 static int check_word(const char *what, const char *text, size_t max)
@@ -41,15 +43,56 @@ static int tell_json(const char *key, const char *tier, size_t len, enum cli_sta
     return cli_print_json(json_pack("{s:s,s:o}", "key", key, "tier", text ? text : json_null()), status);
 }
 
+/* ---- against the store's policy */
+
+/* A tier that no policy names would count as unknown on every instance, and nothing would say so here. */
+static int check_tier(const struct sl_policy *policy, uint64_t number, const char *tier, size_t len)
+{
+    const char *near;
+
+    if (sl_policy_names_tier(policy, tier, len))
+        return 0;
+    near = sl_policy_suggest_tier(policy, tier, len);
+    return cli_fail(
+        CLI_NO,
+        "version %llu of the policy has no tier `%.*s`%s%s%s; nothing was changed, --force does it all the same",
+        (unsigned long long)number, (int)len, tier, near ? " (did you mean `" : "", near ? near : "",
+        near ? "`?)" : "");
+}
+
+/* Holds the tiers (every second word) against the policy that is current on the store, when it has one. */
+static int check_tiers(const struct cli_call *call, struct cli_store *store, const struct sl_word *pairs, size_t n)
+{
+    uint64_t number = 0;
+    struct sl_policy *policy = cli_store_policy(store, &number);
+    bool force = ((const struct keys_values *)call->values)->force;
+    int status = 0;
+
+    for (size_t i = 1; policy && !force && i < n && !status; i += 2)
+        status = check_tier(policy, number, pairs[i].bytes, pairs[i].len);
+    if (policy && !status && !sl_policy_has_keys_store(policy))
+        cli_fail(
+            CLI_DONE,
+            "warning: version %llu of the policy does not say `tiers: {keys_store: true}`: no instance looks there",
+            (unsigned long long)number);
+    sl_policy_unref(policy);
+    return status;
+}
+
 static int run_set(const struct cli_call *call)
 {
     const char *key = call->words[0], *tier = call->words[1];
+    struct sl_word pair[2];
     struct cli_store store;
     int status = open_store(call, &store);
 
     if (status)
         return status;
-    status = cli_key_tier_set(&store, key, strlen(key), tier);
+    pair[0] = (struct sl_word){key, strlen(key)};
+    pair[1] = (struct sl_word){tier, strlen(tier)};
+    status = check_tiers(call, &store, pair, 2);
+    if (!status)
+        status = cli_key_tier_set_many(&store, pair, 2);
     cli_store_close(&store);
     if (status)
         return status;
@@ -170,7 +213,9 @@ static int import(const struct cli_call *call, const struct sl_policy *policy)
     }
     status = cli_store_open(&store, &values->at);
     if (status == 0) {
-        status = cli_key_tier_set_many(&store, pairs.words, pairs.n);
+        status = check_tiers(call, &store, pairs.words, pairs.n);
+        if (!status)
+            status = cli_key_tier_set_many(&store, pairs.words, pairs.n);
         cli_store_close(&store);
     }
     free(pairs.words);
@@ -178,7 +223,7 @@ static int import(const struct cli_call *call, const struct sl_policy *policy)
         return status;
     if (call->values->json)
         return cli_print_json(json_pack("{s:I}", "keys", (json_int_t)(pairs.n / 2)), CLI_DONE);
-    printf("%zu keys: instances know within a minute\n", pairs.n / 2);
+    printf("%zu %s: instances know within a minute\n", pairs.n / 2, pairs.n == 2 ? "key" : "keys");
     return CLI_DONE;
 }
 
@@ -199,6 +244,17 @@ static const struct sl_option rows[] = {
     CLI_COMMON_ROWS(struct keys_values),
 };
 
+static const struct sl_option write_rows[] = {
+    CLI_STORE_ROWS(struct keys_values, "the store that the instances share; @/PATH reads it from a file"),
+    {.group = "Keys",
+     .name = "force",
+     .type = SL_OPTION_SWITCH,
+     .offset = offsetof(struct keys_values, force),
+     .flags = SL_OPTION_FLAG_ONLY,
+     .sentence = "also a tier that the store's current policy does not name"},
+    CLI_COMMON_ROWS(struct keys_values),
+};
+
 const struct cli_command cli_keys_set = {
     .name = "keys set",
     .arguments = "KEY TIER",
@@ -207,10 +263,12 @@ const struct cli_command cli_keys_set = {
     .summary = "put a key into a tier",
     .manual = "Writes the key's tier to the store, where instances whose policy has `tiers.keys_store` look it up. It "
               "counts on all of\n"
-              "them within a minute. Addresses are written as they are counted: 192.0.2.1, 2001:db8:1:2::/64.\n\n"
+              "them within a minute. A tier that the store's current policy (`sluice policy push`) does not name is "
+              "refused, status 1.\n"
+              "Addresses are written as they are counted: 192.0.2.1, 2001:db8:1:2::/64.\n\n"
               "  sluice keys set acct_8812 enterprise --store redis://cache",
-    .rows = rows,
-    .n_rows = sizeof rows / sizeof rows[0],
+    .rows = write_rows,
+    .n_rows = sizeof write_rows / sizeof write_rows[0],
     .values_size = sizeof(struct keys_values),
     .run = run_set,
 };
@@ -224,10 +282,11 @@ const struct cli_command cli_keys_import = {
     .manual = "Reads `key,tier` lines, written as a policy's keys_file is, and writes them to the store; keys that are "
               "not in "
               "the file\n"
-              "stay as they are. A file with a mistake is not written at all.\n\n"
+              "stay as they are. A file with a mistake, or a tier that the store's current policy does not name, is\n"
+              "not written at all.\n\n"
               "  sluice keys import tiers.csv --store redis://cache",
-    .rows = rows,
-    .n_rows = sizeof rows / sizeof rows[0],
+    .rows = write_rows,
+    .n_rows = sizeof write_rows / sizeof write_rows[0],
     .values_size = sizeof(struct keys_values),
     .run = run_import,
 };

@@ -1,8 +1,7 @@
 /* Overrides straight in the store. They are held against the store's current policy, when it has one that is valid here. */
-#include "cli/files.h"
 #include "cli/override.h"
+#include "cli/store_policy.h"
 #include "control/overrides.h"
-#include "control/text.h"
 #include "policy/override_json.h"
 
 #include <jansson.h>
@@ -20,21 +19,8 @@ static uint64_t wall_us(void)
 /* The store's current policy with the list over it; NULL: it has none, or none that is valid here. */
 static struct sl_policy *policy_with(struct cli_store *store, struct sl_overrides *list)
 {
-    struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, true);
-    struct sl_policy *policy = NULL, *over = NULL;
-    struct sl_version_text text;
-    struct sl_version version;
-    char why[SL_CONTROL_WHY_MAX];
-    struct sl_diags diags;
+    struct sl_policy *policy = cli_store_policy(store, NULL), *over = NULL;
 
-    options.any_region = true;
-    if (cli_store_fetch(store, 0, &version, &text, why, sizeof why) != SL_CONTROL_OK)
-        return NULL;
-    sl_diags_init(&diags, options.alloc);
-    if (sl_version_text_compile(&text, "@current", &options, &policy, &diags))
-        policy = NULL;
-    sl_diags_fini(&diags);
-    sl_version_text_free(&store->alloc, &text);
     if (policy && sl_policy_override(policy, list, wall_us(), &over))
         over = NULL;
     sl_policy_unref(policy);

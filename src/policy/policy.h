@@ -244,6 +244,12 @@ bool sl_policy_asks_store(const struct sl_policy *policy, const struct sluice_re
 /* True when a limit or a table of the policy names this tier. */
 bool sl_policy_names_tier(const struct sl_policy *policy, const char *tier, size_t len);
 
+/* The tier that it names and that looks most like this one; NULL: none does. */
+const char *sl_policy_suggest_tier(const struct sl_policy *policy, const char *tier, size_t len);
+
+/* Does anybody look into the store for tiers of keys (`keys_store`)? */
+bool sl_policy_has_keys_store(const struct sl_policy *policy);
+
 /* Calls fn for each key that a table (keys, keys_file) puts into a tier. */
 void sl_policy_each_key(const struct sl_policy *policy,
                         void (*fn)(void *ctx, const char *key, size_t len, const char *tier), void *ctx);

@@ -136,6 +136,21 @@ bool sl_policy_names_tier(const struct sl_policy *policy, const char *tier, size
     return sl_name_set_find(&policy->tiers, tier, len) != 0;
 }
 
+static const char *tier_name(const void *ctx, size_t i)
+{
+    return ((const struct sl_policy *)ctx)->tiers.list[i + 1].text;
+}
+
+const char *sl_policy_suggest_tier(const struct sl_policy *policy, const char *tier, size_t len)
+{
+    return sl_text_suggest(tier, len, tier_name, policy, policy->tiers.n);
+}
+
+bool sl_policy_has_keys_store(const struct sl_policy *policy)
+{
+    return policy->keys_store;
+}
+
 void sl_policy_each_key(const struct sl_policy *policy,
                         void (*fn)(void *ctx, const char *key, size_t len, const char *tier), void *ctx)
 {
