@@ -1,6 +1,5 @@
 /* `sluice doctor`: what an operator would look at by hand before a first start, and when something is odd. */
-#include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/admin.h"
 #include "cli/doctor.h"
 #include "cli/files.h"
 #include "cli/http_client.h"
@@ -20,7 +19,7 @@
 struct doctor_values {
     struct cli_common common;
     struct cli_connect connect;
-    char *policy;
+    char *admin_token, *policy;
     char *store, *namespace;
 };
 
@@ -33,6 +32,11 @@ static const struct sl_option doctor_rows[] = {
      .argument = "URL",
      .preset = "http://127.0.0.1:6070",
      .sentence = "the daemon's admin listener"},
+    {.name = "admin-token",
+     .type = SL_OPTION_SECRET,
+     .offset = offsetof(struct doctor_values, admin_token),
+     .argument = "TOKEN",
+     .sentence = "the bearer token that it asks for, for its alarms; @/PATH reads it from a file"},
     {.name = "policy",
      .type = SL_OPTION_TEXT,
      .offset = offsetof(struct doctor_values, policy),
@@ -160,7 +164,8 @@ static void check_policy(struct doctor_findings *findings, const char *path)
     sl_diags_fini(&diags);
 }
 
-static void check_listener(struct doctor_findings *findings, const struct doctor_values *values, const char *name,
+/* Whether it answers as it should. */
+static bool check_listener(struct doctor_findings *findings, const struct doctor_values *values, const char *name,
                            const char *server, const char *path)
 {
     struct http_request http = {.server = server,
@@ -170,6 +175,7 @@ static void check_listener(struct doctor_findings *findings, const struct doctor
                                 .timeout_ms = values->connect.timeout_us / 1000};
     struct http_answer answer;
     char why[512];
+    bool good;
 
     if (http_call(&http, &answer, why, sizeof why))
         doctor_add(findings, name, DOCTOR_AWAY, "%s", why);
@@ -177,7 +183,37 @@ static void check_listener(struct doctor_findings *findings, const struct doctor
         doctor_add(findings, name, DOCTOR_GOOD, "%s%s answers 200", server, path);
     else
         doctor_add(findings, name, DOCTOR_BAD, "%s%s answers %ld", server, path, answer.status);
+    good = answer.status == 200;
     http_answer_fini(&answer);
+    return good;
+}
+
+/* A daemon that answers may be alarmed all the same. */
+static void check_alarms(struct doctor_findings *findings, const struct doctor_values *values)
+{
+    struct cli_connect connect = values->connect;
+    char kind[ADMIN_TEXT_MAX], sentence[ADMIN_TEXT_MAX], runbook[ADMIN_TEXT_MAX], why[1024];
+    const json_t *raised, *alarm;
+    struct admin_path path;
+    json_t *answer;
+    long status;
+    size_t i;
+
+    connect.token = values->admin_token;
+    admin_path_begin(&path, "/v1/alarms");
+    answer = admin_ask(&connect, "GET", &path, &status, why, sizeof why);
+    raised = json_object_get(answer, "raised");
+    if (!json_is_array(raised))
+        doctor_add(findings, "alarms", DOCTOR_ODD, "not known: %s%s", answer ? "the answer is not one of alarms" : why,
+                   status == 401 || status == 403 ? " See --admin-token" : "");
+    else if (!json_array_size(raised))
+        doctor_add(findings, "alarms", DOCTOR_GOOD, "none is raised");
+    json_array_foreach(raised, i, alarm)
+    {
+        doctor_add(findings, "alarm", DOCTOR_ODD, "%s: %s; what to do: %s", admin_text(alarm, "kind", kind),
+                   admin_text(alarm, "sentence", sentence), admin_text(alarm, "runbook", runbook));
+    }
+    json_decref(answer);
 }
 
 static void print_findings(const struct doctor_findings *findings, const struct cli_style *style)
@@ -227,7 +263,8 @@ static int run(const struct cli_call *call)
         doctor_check_store(&findings, &url, values->namespace, values->connect.timeout_us);
     sl_store_url_fini(&url);
     check_listener(&findings, values, "daemon", values->connect.server, "/readyz");
-    check_listener(&findings, values, "admin", values->connect.admin, "/healthz");
+    if (check_listener(&findings, values, "admin", values->connect.admin, "/healthz"))
+        check_alarms(&findings, values);
     status = findings.count[DOCTOR_BAD] ? CLI_NO : findings.count[DOCTOR_AWAY] ? CLI_UNREACHABLE : CLI_DONE;
     if (call->values->json)
         return cli_print_json(json_pack("{s:b,s:o}", "healthy", status == CLI_DONE, "checks", findings.list), status);
@@ -241,13 +278,12 @@ const struct cli_command cli_doctor = {
     .arguments = "",
     .summary = "look over machine, policy and daemon",
     .manual =
-        "Checks what sluice stands on: kernel and processor, huge pages, the limit of open files, the clock, a "
-        "policy file, a\n"
-        "store, and whether a daemon answers. `odd` works but is worth knowing; `bad` does not (status 1); `away` "
-        "means that\n"
-        "no daemon or no store was reached (status 3). Of a store: how soon it answers, its version, module or "
-        "script,\n"
-        "whether it evicts keys, its clock, and the instances that are on it. Nothing is written there.\n\n"
+        "Checks what sluice stands on: kernel and processor, huge pages, the limit of open files, the clock, a policy "
+        "file, a\n"
+        "store, whether a daemon answers, and what it is alarmed by. `odd` works but is worth knowing; `bad` does not\n"
+        "(status 1); `away` means that no daemon or no store was reached (status 3). Of a store: how soon it answers,\n"
+        "its version, module or script, whether it evicts keys, its clock, and the instances that are on it. Nothing\n"
+        "is written there.\n\n"
         "  sluice doctor\n"
         "  sluice doctor --store redis://10.0.0.9\n"
         "  sluice doctor --policy policy.yaml --server http://10.0.0.5:8080 --admin http://10.0.0.5:6070",

@@ -386,14 +386,14 @@ const struct cli_command cli_top = {
     .name = "top",
     .arguments = "",
     .summary = "watch the hottest and the most rejected keys, live",
-    .manual = "Asks a daemon's admin listener again and again who is hot and who is rejected, with decisions a second, "
-              "how long\n"
-              "they take and what alarms are raised. `q` or Ctrl-C ends it. Times are UTC. Rates are of a sample and "
-              "of this one "
-              "instance, and\n"
-              "fall off within some seconds. A daemon that goes away is waited for.\n\n"
-              "  sluice top\n"
-              "  sluice top --once --json",
+    .manual =
+        "Asks a daemon's admin listener again and again who is hot and who is rejected, with decisions a second, how "
+        "long\n"
+        "they take and what alarms are raised. `q` or Ctrl-C ends it. Times are UTC. Rates are of a sample and of "
+        "this\n"
+        "one instance, and fall off within some seconds. A daemon that goes away is waited for.\n\n"
+        "  sluice top\n"
+        "  sluice top --once --json",
     .rows = top_rows,
     .n_rows = sizeof top_rows / sizeof top_rows[0],
     .values_size = sizeof(struct top_values),

@@ -54,6 +54,24 @@ def test_a_refused_policy_from_beginning_to_end(start, sluice):
     assert over["from"] == alarm["since"] < over["to"] and over["seconds"] >= 5
 
 
+def test_the_doctor_asks_for_alarms(start, sluice):
+    """A daemon that answers and is alarmed is odd, with where to read what to do; without the token it is said that nobody knows."""
+    daemon = start(GOOD, "--admin-token", "write", "--admin-read-token", "read")
+
+    def doctor(*args):
+        run = sluice("doctor", "--server", "http://" + daemon.http, "--admin", "http://" + daemon.admin, "--json", *args)
+        return run.returncode, [(c["check"], c["state"], c["detail"]) for c in json.loads(run.stdout)["checks"] if c["check"].startswith("alarm")]
+
+    assert doctor("--admin-token", "read") == (0, [("alarms", "ok", "none is raised")])
+    status, ((name, state, detail),) = doctor()
+    assert (status, name, state) == (0, "alarms", "odd") and detail.startswith("not known: ") and "--admin-token" in detail
+    write(daemon.policy, BROKEN)
+    daemon.wait_log("alarm policy_rejected: ")
+    status, ((name, state, detail),) = doctor("--admin-token", "write")
+    assert (status, name, state) == (0, "alarm", "odd")
+    assert detail.startswith("policy_rejected: the latest policy was refused") and detail.endswith("; what to do: docs/runbook.md#policy_rejected")
+
+
 def test_a_start_on_the_last_good_policy(start, sluice, tmp_path):
     state = str(tmp_path / "state")
     first = start(GOOD, "--state", state)
