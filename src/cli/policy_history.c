@@ -47,8 +47,9 @@ static void print_running(const struct sl_running *running, const struct sl_hist
 
     if (running->version.number)
         snprintf(number, sizeof number, "%" PRIu64, running->version.number);
-    printf("  %-24s %016" PRIx64 "  %s%s%s  %.12s", running->host, running->id, current ? style->good : style->warn,
-           number, style->end, running->version.hash);
+    printf("  %-24s %-12s %-22s %016" PRIx64 "  %s%s%s  %.12s", running->host,
+           running->region[0] ? running->region : "-", running->address[0] ? running->address : "-", running->id,
+           current ? style->good : style->warn, number, style->end, running->version.hash);
     if (running->from_file)
         printf("  follows its file");
     if (running->refused)
@@ -76,6 +77,9 @@ static void print_history(const struct sl_history *history, const struct cli_sty
                history->n_instances, up_to_date, history->current.number);
     else
         printf("\n%sInstances%s: %zu\n", style->bold, style->end, history->n_instances);
+    if (history->n_running)
+        printf("%s  %-24s %-12s %-22s %-16s  RUNS%s\n", style->bold, "HOST", "REGION", "ADDRESS", "INSTANCE",
+               style->end);
     for (size_t i = 0; i < history->n_running; i++)
         print_running(&history->running[i], history, style);
     if (unheard)

@@ -6,16 +6,18 @@
 
 static void print(json_t *answer, const struct cli_style *style)
 {
-    const char *source = "", *hash = "";
+    const char *source = "", *hash = "", *region = NULL;
     json_int_t version = 0, limits = 0;
     int refused = 0;
 
+    json_unpack(answer, "{s?s}", "region", &region); /* null when it has none */
     json_unpack(answer, "{s?I, s?s, s?s, s?I, s?b}", "version", &version, "source", &source, "hash", &hash, "limits",
                 &limits, "lastReloadFailed", &refused);
     printf("%sversion%s  %lld\n", style->bold, style->end, (long long)version);
     printf("%ssource%s   %s\n", style->bold, style->end, source);
     printf("%shash%s     %s\n", style->bold, style->end, hash);
     printf("%slimits%s   %lld\n", style->bold, style->end, (long long)limits);
+    printf("%sregion%s   %s\n", style->bold, style->end, region ? region : "none");
     if (refused)
         printf("%srefused%s  the latest policy it was offered; this one stays in force until one is valid. "
                "Its log says what is wrong\n",

@@ -250,6 +250,8 @@ int sl_follow_new(const struct sl_follow_config *config, const struct sl_pointer
     follow->runs = *runs;
     follow->report = (struct sl_running){.id = config->id, .from_file = config->from_file};
     snprintf(follow->report.host, sizeof follow->report.host, "%s", config->host);
+    snprintf(follow->report.region, sizeof follow->report.region, "%s", config->region ? config->region : "");
+    snprintf(follow->report.address, sizeof follow->report.address, "%s", config->address ? config->address : "");
     follow->timer = config->place.net->timer_new(config->place.net->ctx, on_timer, follow);
     if (!follow->timer) {
         sl_free(&follow->alloc, follow);

@@ -24,9 +24,9 @@ struct sl_follow;
 enum sl_offer { SL_OFFER_TAKEN, SL_OFFER_REFUSED, SL_OFFER_LATER, SL_OFFER_IGNORED, SL_OFFER_PENDING };
 
 struct sl_follow_config {
-    struct sl_versions_place place; /* what it points to is borrowed */
-    uint64_t id;                    /* the instance's name among those that are alive */
-    const char *host;
+    struct sl_versions_place place;      /* what it points to is borrowed */
+    uint64_t id;                         /* the instance's name among those that are alive */
+    const char *host, *region, *address; /* as struct sl_running has them; NULL: none */
     /* Looks and tells, but fetches nothing: the instance follows its file. */
     bool from_file;
     bool mute; /* only looks and offers; the store is not told what runs */

@@ -16,7 +16,7 @@
 #define RUNNING_FORMAT "sluice-running 1"
 
 static_assert(SL_RECORD_MAX > SL_AUTHOR_MAX + SL_COMMENT_MAX + 300, "a record fits");
-static_assert(SL_RECORD_MAX > SL_HOST_TEXT_MAX + SL_REFUSAL_MAX + 300, "a record fits");
+static_assert(SL_RECORD_MAX > SL_HOST_TEXT_MAX + SL_REFUSAL_MAX + 2 * SL_PLACE_TEXT_MAX + 300, "a record fits");
 
 /* ---- small readers: the whole text, nothing else */
 
@@ -220,11 +220,13 @@ size_t sl_running_write(const struct sl_running *running, char buf[static SL_REC
 {
     const struct sl_pointer *version = &running->version;
     char host[SL_HOST_TEXT_MAX + 1], why[SL_REFUSAL_MAX + 1];
+    char region[SL_PLACE_TEXT_MAX + 1], address[SL_PLACE_TEXT_MAX + 1];
 
-    return (size_t)snprintf(buf, SL_RECORD_MAX, RUNNING_FORMAT "\n%" PRIu64 "\n%s\n%s\n%s\n%" PRIu64 "\n%s\n",
+    return (size_t)snprintf(buf, SL_RECORD_MAX, RUNNING_FORMAT "\n%" PRIu64 "\n%s\n%s\n%s\n%" PRIu64 "\n%s\n%s\n%s\n",
                             version->number, version->hash, running->from_file ? "file" : "store",
                             tame(running->host, SL_HOST_TEXT_MAX, host), running->refused,
-                            tame(running->why, SL_REFUSAL_MAX, why));
+                            tame(running->why, SL_REFUSAL_MAX, why), tame(running->region, SL_PLACE_TEXT_MAX, region),
+                            tame(running->address, SL_PLACE_TEXT_MAX, address));
 }
 
 static bool next_origin(struct lines *lines, bool *ret_from_file)
@@ -233,6 +235,13 @@ static bool next_origin(struct lines *lines, bool *ret_from_file)
 
     *ret_from_file = line.len == 4 && !memcmp(line.bytes, "file", 4);
     return *ret_from_file || (line.len == 5 && !memcmp(line.bytes, "store", 5));
+}
+
+/* Not there in what was written before they were. */
+static bool next_place(struct lines *lines, struct sl_running *running)
+{
+    return is_over(lines) || (next_text(lines, SL_PLACE_TEXT_MAX, running->region) &&
+                              next_text(lines, SL_PLACE_TEXT_MAX, running->address) && is_over(lines));
 }
 
 int sl_running_read(uint64_t id, const char *text, size_t len, struct sl_running *ret_running)
@@ -244,7 +253,7 @@ int sl_running_read(uint64_t id, const char *text, size_t len, struct sl_running
         !next_hex(&lines, SL_HASH_HEX, running.version.hash) || !next_origin(&lines, &running.from_file) ||
         !next_text(&lines, SL_HOST_TEXT_MAX, running.host) ||
         !next_number(&lines, NUMBER_DIGITS_MAX, &running.refused) || !next_text(&lines, SL_REFUSAL_MAX, running.why) ||
-        !is_over(&lines))
+        !next_place(&lines, &running))
         return SL_EFORMAT;
     *ret_running = running;
     return 0;

@@ -16,6 +16,7 @@
 #define SL_COMMENT_MAX 1024u
 #define SL_HOST_TEXT_MAX 255u
 #define SL_REFUSAL_MAX 300u
+#define SL_PLACE_TEXT_MAX 255u /* a region, an address */
 #define SL_VERSION_NUMBER_MAX UINT64_C(999999999999999)
 #define SL_RECORD_MAX 2048u
 
@@ -44,6 +45,7 @@ struct sl_running {
     bool from_file;            /* it follows its file whatever the store has (--policy-source file) */
     uint64_t refused;          /* the version that it could not take, 0: none; and why */
     char host[SL_HOST_TEXT_MAX + 1], why[SL_REFUSAL_MAX + 1];
+    char region[SL_PLACE_TEXT_MAX + 1], address[SL_PLACE_TEXT_MAX + 1]; /* its first public listener's; empty: none */
 };
 
 /* "12 HASH": 0, or SL_EFORMAT. */

@@ -32,7 +32,9 @@ static json_t *running_json(const struct sl_running *running)
     char id[20];
 
     snprintf(id, sizeof id, "%016" PRIx64, running->id);
-    return json_pack("{s:s,s:s,s:I,s:s,s:s,s:o,s:o}", "instance", id, "host", running->host, "version",
+    return json_pack("{s:s,s:s,s:o,s:o,s:I,s:s,s:s,s:o,s:o}", "instance", id, "host", running->host, "region",
+                     running->region[0] ? json_string(running->region) : json_null(), "address",
+                     running->address[0] ? json_string(running->address) : json_null(), "version",
                      (json_int_t)running->version.number, "hash", running->version.hash, "source",
                      running->from_file ? "file" : "store", "refused",
                      running->refused ? json_integer((json_int_t)running->refused) : json_null(), "reason",

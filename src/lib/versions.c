@@ -201,6 +201,7 @@ int sl_lib_versions_start(struct sl_lib_versions *v, struct sl_tier *tier, uv_lo
     struct sl_follow_config config = {.place = {.net = net, .alloc = &tier->alloc, .ns = tier->ns},
                                       .id = sl_fleet_id(tier->fleet),
                                       .host = v->host,
+                                      .region = tier->handle->region,
                                       .from_file = tier->own_policy,
                                       .offer = on_offer,
                                       .odd = on_odd,

@@ -341,6 +341,16 @@ static void add_shadow(struct sl_exposition *x, const struct sl_server_hooks *ho
                           totals.dropped);
 }
 
+static void add_instance(struct sl_exposition *x, struct sl_service *service)
+{
+    const char *region = sl_policy_region(sl_service_policy(service));
+
+    sl_exposition_family(x, "sluice_instance", "info", "Where this daemon is: --region.");
+    sl_exposition_begin(x, "_info");
+    sl_exposition_label(x, "region", region ? region : "");
+    sl_exposition_int(x, 1);
+}
+
 static void add_build(struct sl_exposition *x)
 {
     sl_exposition_family(x, "sluice_build", "info", "The version of this daemon.");
@@ -373,6 +383,7 @@ void sl_handle_metrics(struct sl_call *call, const struct sl_http_request *reque
         sl_expose_notices(&x, shared->notices);
     if (shared->hooks.shadow_totals)
         add_shadow(&x, &shared->hooks);
+    add_instance(&x, call->service);
     add_build(&x);
     sl_exposition_end(&x);
 }

@@ -21,14 +21,16 @@ static void answer_policy(struct sl_service *service, struct sl_http_response *r
     const struct sl_policy *policy = sl_service_policy(service);
     bool from_store = atomic_load(&shared->policy_from_store);
     uint64_t version = atomic_load(&shared->policy_version);
+    const char *region = sl_policy_region(policy);
     struct sl_limiter_stats stats;
 
     sl_limiter_stats(shared->limiter, &stats);
     sl_answer_etag(response, sl_policy_hash(policy));
-    sl_answer_json(response, json_pack("{s:I, s:s, s:s, s:b, s:I, s:o}", "version",
+    sl_answer_json(response, json_pack("{s:I, s:s, s:s, s:b, s:o, s:I, s:o}", "version",
                                        (json_int_t)(from_store ? version : stats.reloads + 1), "source",
                                        from_store && version ? "store" : "file", "hash", sl_policy_hash(policy),
-                                       "lastReloadFailed", atomic_load(&shared->last_reload_failed), "limits",
+                                       "lastReloadFailed", atomic_load(&shared->last_reload_failed), "region",
+                                       region ? json_string(region) : json_null(), "limits",
                                        (json_int_t)sl_policy_n_limits(policy), "policy", sl_policy_show_json(policy)));
 }
 

@@ -76,6 +76,8 @@ void sl_plane_follow(struct sl_plane *plane, struct sl_server *server)
 {
     struct sl_follow_config config = {.place = plane->place,
                                       .host = plane->host,
+                                      .region = plane->config->region,
+                                      .address = sl_server_address(server, false, 0),
                                       .from_file = plane->from_file,
                                       .offer = on_offer,
                                       .odd = on_odd,

@@ -56,6 +56,7 @@ def test_a_push_reaches_every_instance(three, sluice, policy):
     until(lambda: [i["version"] for i in sluice.history()["instances"]] == [1] * 3, "the history tells what runs")
     instances = sluice.history()["instances"]
     assert len({i["instance"] for i in instances}) == 3 and all(i["host"] and i["source"] == "store" for i in instances)
+    assert {i["address"] for i in instances} == {d.http for d in three} and all(i["region"] is None for i in instances)
     assert "3 of them on version 1" in sluice("policy", "history").stdout
 
 

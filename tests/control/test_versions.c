@@ -491,7 +491,13 @@ static void test_bounds(void **state)
 static void test_instances_say_what_they_run(void **state)
 {
     static const char *const id = "00000000000000ab", *const key = "test:{fleet}:policy:running:00000000000000ab";
-    struct sl_running running = {.id = 0xab, .version = {.number = 3}, .refused = 4, .host = "one\nhost", .why = "bad"};
+    struct sl_running running = {.id = 0xab,
+                                 .version = {.number = 3},
+                                 .refused = 4,
+                                 .host = "one\nhost",
+                                 .why = "bad",
+                                 .region = "eu-west",
+                                 .address = "10.0.0.7:8080"};
     struct told told;
 
     (void)state;
@@ -506,6 +512,8 @@ static void test_instances_say_what_they_run(void **state)
     assert_int_equal(told.running[0].refused, 4);
     assert_string_equal(told.running[0].host, "one host");
     assert_string_equal(told.running[0].why, "bad");
+    assert_string_equal(told.running[0].region, "eu-west");
+    assert_string_equal(told.running[0].address, "10.0.0.7:8080");
     assert_true(ask(WORDS("PTTL", key)).integer > 0);
     /* What is not ours is neither told of nor replaced. */
     ask(WORDS("SET", key, "something else"));

@@ -3,7 +3,7 @@ import json
 import os
 import signal
 
-from conftest import eventually
+from conftest import call, eventually
 from test_daemon_store import SECRET, eventually_shared, redis  # pylint: disable=unused-import
 
 DIVIDED = """\
@@ -46,6 +46,20 @@ def test_each_region_counts_its_share_in_buckets_of_its_own(start, redis):
     assert not verdict["allowed"] and verdict["policy"] == "divided" and verdict["limit"] == 333 and verdict["reason"] == "rate_limited"
     assert us.check("customer", cost=334)[1]["reason"] == "cost_exceeds_limit"  # a share is the whole limit here
     assert nowhere.remaining("customer") == 1000
+
+
+def test_where_a_daemon_is_can_be_seen(start, sluice, redis):
+    """A region that is misspelt would else be seen in a warning of the log alone."""
+    store = redis().start()
+    eu, nowhere = (in_region(start, store, region) for region in ("eu", None))
+    assert "region eu:" in eu.log and "region eu:" not in nowhere.log
+    for daemon, region in ((eu, "eu"), (nowhere, "")):
+        assert b'sluice_instance_info{region="%s"} 1' % region.encode() in call(daemon.admin, "GET", "/metrics")[2]
+    assert "region   eu" in sluice("policy", "show", "--admin", eu.admin).stdout
+    assert "region   none" in sluice("policy", "show", "--admin", nowhere.admin).stdout
+    eventually(lambda: len(json.loads(sluice("policy", "history", "--store", store.url, "--json").stdout)["instances"]) == 2, "both tell what they run")
+    history = sluice("policy", "history", "--store", store.url).stdout
+    assert f" eu           {eu.http}" in history and f" -            {nowhere.http}" in history, history
 
 
 def test_limits_without_regions_are_still_everybodys(start, redis):
