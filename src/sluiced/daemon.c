@@ -381,8 +381,7 @@ static void log_start(struct daemon *daemon)
     sl_log(&daemon->log, SL_LOG_INFO, "policy %.12s is in force, %zu limits", sl_policy_hash(policy),
            sl_policy_n_limits(policy));
     if (sl_policy_region(policy))
-        sl_log(&daemon->log, SL_LOG_INFO, "region %s: limits with `regions` are its share of them",
-               sl_policy_region(policy));
+        sl_log(&daemon->log, SL_LOG_INFO, "this instance is in region %s", sl_policy_region(policy));
     sl_policy_unref(policy);
     if (sl_tier_is_shared(&daemon->tier))
         sl_log(&daemon->log, SL_LOG_INFO, "limits are shared on %s, namespace %s", daemon->tier.store,

@@ -52,7 +52,7 @@ def test_where_a_daemon_is_can_be_seen(start, sluice, redis):
     """A region that is misspelt would else be seen in a warning of the log alone."""
     store = redis().start()
     eu, nowhere = (in_region(start, store, region) for region in ("eu", None))
-    assert "region eu:" in eu.log and "region eu:" not in nowhere.log
+    assert "this instance is in region eu" in eu.log and "is in region" not in nowhere.log
     for daemon, region in ((eu, "eu"), (nowhere, "")):
         assert b'sluice_instance_info{region="%s"} 1' % region.encode() in call(daemon.admin, "GET", "/metrics")[2]
     assert "region   eu" in sluice("policy", "show", "--admin", eu.admin).stdout
