@@ -4,6 +4,7 @@
 #include "server/route.h"
 
 #include "policy/report.h"
+#include "policy/text.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -15,9 +16,19 @@
 
 /* ---- the policy in force */
 
+static json_t *refused_json(struct sl_shared *shared)
+{
+    char refused[SL_REFUSED_MAX];
+
+    pthread_mutex_lock(&shared->refused_lock);
+    memcpy(refused, shared->refused, sizeof refused);
+    pthread_mutex_unlock(&shared->refused_lock);
+    return refused[0] ? json_stringn(refused, sl_text_utf8_prefix(refused, strlen(refused))) : json_null();
+}
+
 static void answer_policy(struct sl_service *service, struct sl_http_response *response)
 {
-    const struct sl_shared *shared = service->shared;
+    struct sl_shared *shared = service->shared;
     const struct sl_policy *policy = sl_service_policy(service);
     bool from_store = atomic_load(&shared->policy_from_store);
     uint64_t version = atomic_load(&shared->policy_version);
@@ -26,12 +37,14 @@ static void answer_policy(struct sl_service *service, struct sl_http_response *r
 
     sl_limiter_stats(shared->limiter, &stats);
     sl_answer_etag(response, sl_policy_hash(policy));
-    sl_answer_json(response, json_pack("{s:I, s:s, s:s, s:b, s:o, s:I, s:o}", "version",
-                                       (json_int_t)(from_store ? version : stats.reloads + 1), "source",
-                                       from_store && version ? "store" : "file", "hash", sl_policy_hash(policy),
-                                       "lastReloadFailed", atomic_load(&shared->last_reload_failed), "region",
-                                       region ? json_string(region) : json_null(), "limits",
-                                       (json_int_t)sl_policy_n_limits(policy), "policy", sl_policy_show_json(policy)));
+    sl_answer_json(response,
+                   json_pack("{s:I, s:s, s:b, s:s, s:b, s:o, s:o, s:I, s:o}", "version",
+                             (json_int_t)(from_store ? version : stats.reloads + 1), "source",
+                             from_store && version ? "store" : "file", "keptCopy", atomic_load(&shared->kept_copy),
+                             "hash", sl_policy_hash(policy), "lastReloadFailed",
+                             atomic_load(&shared->last_reload_failed), "refused", refused_json(shared), "region",
+                             region ? json_string(region) : json_null(), "limits",
+                             (json_int_t)sl_policy_n_limits(policy), "policy", sl_policy_show_json(policy)));
 }
 
 /* ---- the routes */

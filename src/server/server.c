@@ -276,6 +276,7 @@ int sl_server_new(const struct sl_server_options *options, struct sl_limiter *li
     if (!server)
         return out_of_memory(ret_why, why_size);
     server->limits = options->limits;
+    pthread_mutex_init(&server->shared.refused_lock, NULL);
     server->shared.limiter = limiter;
     server->shared.fleet = options->fleet;
     server->shared.hooks = options->hooks;
@@ -337,10 +338,20 @@ void sl_server_set_ready(struct sl_server *server, bool ready)
     atomic_store(&server->shared.ready, ready);
 }
 
-void sl_server_count_reload(struct sl_server *server, bool ok)
+void sl_server_set_kept_copy(struct sl_server *server)
+{
+    atomic_store(&server->shared.kept_copy, true);
+}
+
+void sl_server_count_reload(struct sl_server *server, bool ok, const char *why)
 {
     atomic_fetch_add(ok ? &server->shared.reloads_ok : &server->shared.reloads_failed, 1);
+    pthread_mutex_lock(&server->shared.refused_lock);
+    snprintf(server->shared.refused, sizeof server->shared.refused, "%s", ok || !why ? "" : why);
+    pthread_mutex_unlock(&server->shared.refused_lock);
     atomic_store(&server->shared.last_reload_failed, !ok);
+    if (ok)
+        atomic_store(&server->shared.kept_copy, false);
     atomic_store(&server->shared.last_reload_s, (uint64_t)time(NULL));
 }
 
@@ -385,6 +396,7 @@ void sl_server_free(struct sl_server **server)
     }
     for (size_t i = 0; i < sizeof s->tokens / sizeof *s->tokens; i++)
         free(s->tokens[i]);
+    pthread_mutex_destroy(&s->shared.refused_lock);
     sl_tls_context_free(s->tls);
     free(s->workers);
     free(s->services);

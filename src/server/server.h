@@ -129,8 +129,13 @@ int sl_server_start(struct sl_server *server, char *ret_why, size_t why_size);
  * but not longer than 2 s after sl_server_start. Any thread. */
 void sl_server_set_ready(struct sl_server *server, bool ready);
 
-/* Tells /metrics of a policy reload, however it came about. Any thread. */
-void sl_server_count_reload(struct sl_server *server, bool ok);
+/* Tells /metrics and /v1/policy of a policy reload, however it came about. `why`: what is wrong with a policy that was
+ * refused, copied; else NULL. Any thread. */
+void sl_server_count_reload(struct sl_server *server, bool ok, const char *why);
+
+/* The policy in force is the copy that was kept of the last good file, which is not valid any more; until the next good
+ * reload. Any thread. */
+void sl_server_set_kept_copy(struct sl_server *server);
 /* Likewise of one that was not to be taken: the policy comes from elsewhere. */
 void sl_server_count_ignored(struct sl_server *server);
 

@@ -11,12 +11,14 @@
 #include "server/post.h"
 #include "server/server.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 /* Classes of answers, for sluice_http_responses_total. */
 enum { SL_CLASS_2XX, SL_CLASS_4XX, SL_CLASS_429, SL_CLASS_5XX, SL_CLASSES };
 
 #define SL_ROUTES_COUNTED 32
+#define SL_REFUSED_MAX 1024u
 
 /* Counters of one loop: written by it alone, read by anyone. */
 struct sl_service_counters {
@@ -60,7 +62,9 @@ struct sl_shared {
     atomic_bool ready, draining;
     atomic_uint_fast64_t reloads_ok, reloads_failed;
     atomic_uint_fast64_t last_reload_s; /* Unix time; 0: none yet */
-    atomic_bool last_reload_failed;
+    atomic_bool last_reload_failed, kept_copy;
+    pthread_mutex_t refused_lock;
+    char refused[SL_REFUSED_MAX]; /* under the lock: what is wrong with the latest policy; empty: nothing */
     atomic_uint_fast64_t reloads_ignored;
     atomic_bool
         policy_from_store; /* the policy has versions, and this is the number of the one in force; 0: the file */

@@ -48,6 +48,7 @@ struct daemon {
     uv_signal_t hangup, terminate, interrupt;
     uv_timer_t scan, hung_up;
     uv_async_t stopped;
+    char refused[WHY_MAX]; /* why it was started on the copy that was kept */
     bool stopping;
     bool drained; /* written by a thread of the server before `stopped` is sent */
 };
@@ -56,12 +57,15 @@ struct daemon {
 
 static enum sl_reload reload(struct daemon *daemon, const char *trigger, char *why, size_t why_size)
 {
-    enum sl_reload result = sl_source_reload(&daemon->source, trigger, why, why_size);
+    char finding[WHY_MAX] = "";
+    enum sl_reload result = sl_source_reload(&daemon->source, trigger, finding, sizeof finding);
 
+    if (why)
+        snprintf(why, why_size, "%s", finding);
     if (result == SL_RELOAD_IGNORED)
         sl_server_count_ignored(daemon->server);
     else
-        sl_server_count_reload(daemon->server, result != SL_RELOAD_FAILED);
+        sl_server_count_reload(daemon->server, result != SL_RELOAD_FAILED, finding);
     return result;
 }
 
@@ -270,6 +274,8 @@ static int set_up_limiter(struct daemon *daemon, bool *ret_fallen_back, char *wh
     err = sl_source_init(&daemon->source, &source, why, why_size);
     if (!err)
         err = sl_source_first(&daemon->source, &policy, ret_fallen_back, why, why_size);
+    if (!err && *ret_fallen_back)
+        snprintf(daemon->refused, sizeof daemon->refused, "%s", why);
     if (!err) {
         err = sl_limiter_new(table, policy, &alloc, &daemon->limiter);
         if (err)
@@ -421,8 +427,10 @@ static void hold_hangup(bool hold)
 
 static void serve(struct daemon *daemon, bool fallen_back)
 {
-    if (fallen_back)
-        sl_server_count_reload(daemon->server, false);
+    if (fallen_back) {
+        sl_server_count_reload(daemon->server, false, daemon->refused);
+        sl_server_set_kept_copy(daemon->server);
+    }
     sl_plane_follow(&daemon->plane, daemon->server);
     sl_overrides_begin(&daemon->overrides);
     sl_rehearsal_follow(&daemon->rehearsal);

@@ -10,9 +10,9 @@
 
 /* ---- following */
 
-static void count_take(struct sl_plane *plane, enum sl_reload result)
+static void count_take(struct sl_plane *plane, enum sl_reload result, const char *why)
 {
-    sl_server_count_reload(plane->server, result == SL_RELOAD_DONE || result == SL_RELOAD_SAME);
+    sl_server_count_reload(plane->server, result == SL_RELOAD_DONE || result == SL_RELOAD_SAME, why);
 }
 
 static enum sl_offer ignore(struct sl_plane *plane, const struct sl_version *version)
@@ -35,7 +35,7 @@ static enum sl_offer on_offer(void *owner, const struct sl_version *version, str
     if (!text)
         return ignore(plane, version);
     result = sl_source_take(plane->source, version, text, why, why_size);
-    count_take(plane, result);
+    count_take(plane, result, why);
     if (result == SL_RELOAD_FAILED || result == SL_RELOAD_SHORT)
         return result == SL_RELOAD_SHORT ? SL_OFFER_LATER : SL_OFFER_REFUSED;
     sl_server_set_policy_version(plane->server, version->number);

@@ -26,7 +26,7 @@ ASKED = [
     (("policy", "show"), {"version": HUGE, "source": EVIL, "hash": EVIL, "limits": HUGE, "lastReloadFailed": True}),
     (("policy", "shadow", "--once"), SHADOW),
     (("policy", "dry-run"), {"since": EVIL, "seconds": HUGE, "wouldReject": HUGE, "limits": [COUNTS], "keys": [KEY]}),
-    (("policy", "promote"), {"version": {"version": HUGE, "hash": EVIL, "author": EVIL}}),
+    (("policy", "promote"), {"active": True, "policy": EVIL, "decisions": HUGE, "version": {"version": HUGE, "hash": EVIL, "author": EVIL}}),
     (("why", "k"), {"reachesBackTo": "9999-12-31T23:59:59Z", "started": EVIL, "matching": -HUGE, "rejections": [REJECTION]}),
 ]
 PROBLEM = {"type": "about:blank", "title": EVIL, "status": 422, "detail": EVIL + "\n" + EVIL, "field": EVIL}

@@ -358,11 +358,13 @@ def test_the_last_good_policy_survives_a_restart_and_says_so(start, tmp_path, sl
     assert call(second.http, "GET", "/readyz")[2].startswith(b"ready, on the last good policy")
     shown = sluice("policy", "show", "--admin", "http://" + second.admin)
     assert shown.returncode == 0 and in_force in shown.stdout and "refused" in shown.stdout
+    assert why in shown.stdout and "the copy in --state" in shown.stdout and "version  none" in shown.stdout
     with Steady(second) as load:
         in_place(first.policy, policy(1))
         load.wait_version(1)
     shown = sluice("policy", "show", "--admin", "http://" + second.admin)
-    assert shown.returncode == 0 and hash_of(second) in shown.stdout and "refused" not in shown.stdout
+    assert shown.returncode == 0 and hash_of(second) in shown.stdout and "refused" not in shown.stdout and "--state" not in shown.stdout
+    assert json.loads(call(second.admin, "GET", "/v1/policy")[2])["refused"] is None
 
 
 def test_the_policy_in_force_is_told_everywhere(start, sluice, policy_file):
