@@ -155,11 +155,12 @@ static void check_policy(struct doctor_findings *findings, const char *path)
         return;
     sl_diags_init(&diags, options.alloc);
     if (sl_policy_load(path, &options, &policy, &diags))
-        doctor_add(findings, "policy", DOCTOR_BAD, "%s has %zu errors; `sluice policy check %s` lists them", path,
-                   diags.n_errors, path);
+        doctor_add(findings, "policy", DOCTOR_BAD, "%s has %zu error%s; `sluice policy check %s` lists them", path,
+                   diags.n_errors, diags.n_errors == 1 ? "" : "s", path);
     else
-        doctor_add(findings, "policy", diags.n_warnings ? DOCTOR_ODD : DOCTOR_GOOD, "%s: %zu limits, %zu warnings",
-                   path, sl_policy_n_limits(policy), diags.n_warnings);
+        doctor_add(findings, "policy", diags.n_warnings ? DOCTOR_ODD : DOCTOR_GOOD, "%s: %zu limit%s, %zu warning%s",
+                   path, sl_policy_n_limits(policy), sl_policy_n_limits(policy) == 1 ? "" : "s", diags.n_warnings,
+                   diags.n_warnings == 1 ? "" : "s");
     sl_policy_unref(policy);
     sl_diags_fini(&diags);
 }

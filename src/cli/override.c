@@ -25,6 +25,18 @@ static const struct override_values *values_of(const struct cli_call *call)
     return (const struct override_values *)call->values;
 }
 
+/* A sentence of the daemon, as the command line writes its own: the store's way says the same. */
+static const char *as_clause(char *sentence)
+{
+    size_t len = strlen(sentence);
+
+    if (len > 1 && sentence[0] >= 'A' && sentence[0] <= 'Z' && !(sentence[1] >= 'A' && sentence[1] <= 'Z'))
+        sentence[0] = (char)(sentence[0] - 'A' + 'a');
+    if (len && sentence[len - 1] == '.')
+        sentence[len - 1] = '\0';
+    return sentence;
+}
+
 /* `body`: what to send; NULL: nothing. */
 static json_t *ask(const struct cli_call *call, const char *method, const struct admin_path *path, const char *body,
                    int *ret_status)
@@ -37,7 +49,7 @@ static json_t *ask(const struct cli_call *call, const char *method, const struct
     connect.timeout_us = values_of(call)->at.timeout_us;
     answer = admin_send(&connect, method, path, body, &status, why, sizeof why);
     if (!answer)
-        *ret_status = cli_fail(http_failure(status), "%s", why);
+        *ret_status = cli_fail(http_failure(status), "%s", as_clause(why));
     return answer;
 }
 
@@ -119,22 +131,44 @@ static void write_rate(json_t *override, char *buf, size_t size)
         snprintf(buf, size, "%s", json_is_object(override) ? text_of(override, "rate", "?") : "none");
 }
 
+/* "9000/m instead of limit `free`: ...", and what was there before. */
+static void print_set(json_t *entry, const char *to, const char *from)
+{
+    json_t *now = json_object_get(entry, "new");
+    long long limits = json_integer_value(json_object_get(entry, "limits"));
+
+    printf("%s", to);
+    if (json_is_string(json_object_get(entry, "instead")))
+        printf(", in place of %s", text_of(entry, "instead", ""));
+    else if (limits)
+        printf(", in place of %lld limits", limits);
+    if (json_is_object(json_object_get(entry, "old")))
+        printf("; the override before was %s", from);
+    else
+        printf("; no override before");
+    if (json_is_string(json_object_get(now, "until")))
+        printf("; until %s", text_of(now, "until", ""));
+    putchar('\n');
+    if (json_is_string(json_object_get(entry, "where")))
+        printf("note: it %s\n", text_of(entry, "where", ""));
+}
+
 static int print_change(const struct cli_call *call, json_t *entry, bool remove)
 {
-    json_t *old, *now, *known;
+    json_t *known;
     char from[96], to[96];
 
     if (call->values->json)
         return cli_print_json(entry, CLI_DONE);
     admin_fit(entry);
-    old = json_object_get(entry, "old");
-    now = json_object_get(entry, "new");
-    known = remove ? old : now;
-    write_rate(old, from, sizeof from);
-    write_rate(now, to, sizeof to);
-    printf("%s (%s), %s: %s, was %s%s%s\n", call->words[0], text_of(known, "keyType", "?"),
-           text_of(known, "limit", "every limit"), to, from,
-           json_is_string(json_object_get(now, "until")) ? "; until " : "", text_of(now, "until", ""));
+    known = json_object_get(entry, remove ? "old" : "new");
+    write_rate(json_object_get(entry, "old"), from, sizeof from);
+    write_rate(json_object_get(entry, "new"), to, sizeof to);
+    printf("%s (%s), %s: ", call->words[0], text_of(known, "keyType", "?"), text_of(known, "limit", "every limit"));
+    if (remove)
+        printf("removed, the override was %s\n", from);
+    else
+        print_set(entry, to, from);
     if (json_object_get(entry, "note"))
         printf("note: %s\n", text_of(entry, "note", ""));
     json_decref(entry);
@@ -148,10 +182,12 @@ static void print_override(json_t *override, const struct cli_style *style)
     char rate[96];
 
     write_rate(override, rate, sizeof rate);
-    printf("%-24s %-10s %-20s %-22s %-26s %s%-8s%s %s%s%s\n", text_of(override, "key", "?"),
+    printf("%-24s %-10s %-20s %-22s %-26s %s%-8s%s %s at %s%s%s\n", text_of(override, "key", "?"),
            text_of(override, "keyType", "?"), text_of(override, "limit", "-"), rate, text_of(override, "until", "-"),
-           color, state, style->end, text_of(override, "author", "?"), text_of(override, "comment", "")[0] ? ": " : "",
-           text_of(override, "comment", ""));
+           color, state, style->end, text_of(override, "author", "?"), text_of(override, "set", "?"),
+           text_of(override, "comment", "")[0] ? ": " : "", text_of(override, "comment", ""));
+    if (json_is_string(json_object_get(override, "where")))
+        printf("    %s%s%s\n", style->dim, text_of(override, "where", ""), style->end);
     if (json_is_string(json_object_get(override, "why")))
         printf("    %s%s%s\n", style->warn, text_of(override, "why", ""), style->end);
 }
@@ -259,7 +295,7 @@ static int run_list(const struct cli_call *call)
     admin_fit(answer);
     overrides = json_object_get(answer, "overrides");
     if (json_array_size(overrides))
-        printf("%s%-24s %-10s %-20s %-22s %-26s %-8s BY%s\n", style.bold, "KEY", "TYPE", "LIMIT", "RATE", "UNTIL",
+        printf("%s%-24s %-10s %-20s %-22s %-26s %-8s SET BY%s\n", style.bold, "KEY", "TYPE", "LIMIT", "RATE", "UNTIL",
                "STATE", style.end);
     else
         printf("no overrides\n");
@@ -430,7 +466,7 @@ const struct cli_command cli_override_remove = {
     .summary = "take an override away",
     .manual = "Removes the override of KEY that names the limit of --limit, or the one that names none. When there is "
               "none, the\n"
-              "status is 1.\n\n"
+              "status is 1, and the others of that key are named.\n\n"
               "  sluice override remove acct_8812 --comment 'migration done'",
     .rows = remove_rows,
     .n_rows = sizeof remove_rows / sizeof remove_rows[0],

@@ -118,7 +118,8 @@ static void daemon_line(const struct top_values *values, const json_t *answer, c
         values->connect.admin);
     if (json_is_integer(json_object_get(policy, "version")))
         add(line, "version %lld, ", admin_number(policy, "version"));
-    add(line, "%.12s, %lld limits", admin_text(policy, "hash", hash), admin_number(policy, "limits"));
+    add(line, "%.12s, %lld limit%s", admin_text(policy, "hash", hash), admin_number(policy, "limits"),
+        admin_number(policy, "limits") == 1 ? "" : "s");
 }
 
 static void traffic_line(const json_t *answer, char line[static LINE_MAX_BYTES])

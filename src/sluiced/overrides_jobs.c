@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "policy/instant.h"
+#include "policy/override_effect.h"
 #include "policy/override_json.h"
 #include "sluiced/outcome.h"
 
@@ -57,18 +58,6 @@ static void answer(struct sl_override_job *job, json_t *value)
 
 /* ---- the list */
 
-static json_t *in_force_json(const struct sl_override *o, const struct sl_override_status *status)
-{
-    json_t *object = sl_override_json(o, SL_OVERRIDE_SHOWN);
-
-    if (!object)
-        return NULL;
-    json_object_set_new(object, "state", json_string(sl_override_state(status)));
-    json_object_set_new(object, "limits", json_integer((json_int_t)status->n_limits));
-    json_object_set_new(object, "why", status->why ? json_string(status->why) : json_null());
-    return object;
-}
-
 static json_t *list_json(const struct sl_override_desk *desk, json_t *log)
 {
     struct sl_policy *policy = sl_limiter_policy(desk->config.source->limiter);
@@ -76,13 +65,9 @@ static json_t *list_json(const struct sl_override_desk *desk, json_t *log)
     json_t *array = json_array(), *object;
     uint64_t now_us = wall_us();
 
-    for (size_t i = 0; list && i < list->n; i++) {
-        struct sl_override_status status;
-
-        sl_policy_override_status(policy, i, &status);
+    for (size_t i = 0; list && i < list->n; i++)
         if (!sl_override_is_over(&list->list[i], now_us))
-            json_array_append_new(array, in_force_json(&list->list[i], &status));
-    }
+            json_array_append_new(array, sl_override_in_force_json(&list->list[i], policy, i));
     object = json_pack("{s:I,s:s,s:o}", "revision", (json_int_t)(list ? list->revision : 0), "keptIn", kept_in(desk),
                        "overrides", array);
     if (object && log)
@@ -177,6 +162,17 @@ static void audit(const struct sl_override_desk *desk, const struct sl_override_
            job->comment[0] ? ": " : "", job->comment);
 }
 
+/* What it does under the policy in force. */
+static void add_effect(const struct sl_override_desk *desk, const struct sl_override *changed, json_t *object)
+{
+    struct sl_policy *policy = sl_limiter_policy(desk->config.source->limiter);
+    const struct sl_overrides *list = sl_policy_overrides(policy);
+    const struct sl_override *found = list ? sl_overrides_find(list, changed) : NULL;
+
+    (void)sl_override_add_effect(object, found ? policy : NULL, found ? (size_t)(found - list->list) : 0);
+    sl_policy_unref(policy);
+}
+
 /* ... of a change that took place. */
 static void answer_change(const struct sl_override_desk *desk, struct sl_override_job *job, const json_t *entry)
 {
@@ -184,7 +180,9 @@ static void answer_change(const struct sl_override_desk *desk, struct sl_overrid
 
     if (object)
         json_object_set_new(object, "keptIn", json_string(kept_in(desk)));
-    if (object && !desk->config.place && !desk->config.state_dir)
+    if (object && job->verb == SL_OVERRIDE_SET)
+        add_effect(desk, &job->override, object);
+    if (object && job->verb == SL_OVERRIDE_SET && !desk->config.place && !desk->config.state_dir)
         json_object_set_new(object, "note",
                             json_string("kept in memory alone: it is gone at a restart; --state DIR keeps it"));
     answer(job, object);
@@ -215,6 +213,15 @@ static void apply(struct sl_override_desk *desk, const struct sl_override_job *j
         sl_overrides_follow_hurry(desk->follow);
 }
 
+/* Says which others of the key there are. */
+static void refuse_missing(const struct sl_override_desk *desk, struct sl_override_job *job)
+{
+    char why[1024];
+
+    sl_override_missing(desk->list, &job->override, wall_us(), why, sizeof why);
+    refuse(job, 404, why);
+}
+
 static void on_changed(void *ctx, enum sl_control outcome, const json_t *entry, const char *why)
 {
     struct task task = *(struct task *)ctx;
@@ -222,6 +229,10 @@ static void on_changed(void *ctx, enum sl_control outcome, const json_t *entry, 
     const struct sl_override *was, *is;
 
     free(ctx);
+    if (outcome == SL_CONTROL_NONE) {
+        refuse_missing(task.desk, task.job);
+        return;
+    }
     if (outcome != SL_CONTROL_OK) {
         refuse_outcome(task.job, outcome, why);
         return;
@@ -327,7 +338,7 @@ static void change_here(struct sl_override_desk *desk, struct sl_override_job *j
     if (old && sl_override_is_over(old, now_us))
         old = NULL;
     if (remove && !old) {
-        refuse(job, 404, "there is no such override");
+        refuse_missing(desk, job);
         return;
     }
     if (!remove && !old && count_alive(desk->list, now_us) >= SL_OVERRIDES_MAX) {

@@ -389,3 +389,39 @@ def test_reloads_and_overrides_under_load_lose_and_mix_up_nothing(alone, path):
             thread.join()
     assert not wrong, wrong[:5]
     assert one.sum("sluice_policy_reloads_total", result="failed") == 0
+
+
+TIERS = """\
+version: 1
+tiers: {default: free, keys: {vip: enterprise}}
+limits:
+  - {name: free, tier: free, rate: 10/h, on_store_failure: local}
+  - {name: enterprise, tier: enterprise, rate: 1000/h, on_store_failure: local}
+"""
+
+
+def test_what_a_change_says_is_the_same_through_daemon_and_store(fleet, redis, sluice, alone, tmp_path):
+    """What it stands in the place of, what was there before, where it counts; and which others there are when one is not."""
+    file = fleet.policy(TIERS)
+    sluice("policy", "push", file)
+    for way in (sluice, Admin(fleet.daemon(file, "memory:"))):
+        said = way("override", "set", "u4", "--limit", "enterprise", "--rate", "9000/m", "--until", "2099-01-01T00:00:00Z").stdout
+        assert said.startswith("u4 (api_key), enterprise: 9000/m, in place of limit `enterprise`: token_bucket 1000/h per key; no override before; until 2099-01-01T00:00:00.000Z\n"
+                               "note: it counts only where limit `enterprise` wins: tier `enterprise`\n"), said
+        assert "; the override before was 9000/m\n" in way("override", "set", "u4", "--limit", "enterprise", "--rate", "8000/m").stdout
+        (listed,) = way.json("override", "list")["overrides"]
+        assert listed["where"] == "counts only where limit `enterprise` wins: tier `enterprise`" and listed["set"] and listed["limits"] == 1
+        text = way("override", "list").stdout
+        assert f" at {listed['set']}\n" in text and "\n    counts only where limit `enterprise` wins" in text
+        gone = way("override", "remove", "u4", status=1).stderr
+        assert gone == "sluice: there is no such override; of this key there is one for limit `enterprise`\n"
+        assert way("override", "remove", "u4", "--limit", "enterprise").stdout == "u4 (api_key), enterprise: removed, the override was 8000/m\n"
+        assert way("override", "remove", "u4", status=1).stderr == "sluice: there is no such override\n"
+        assert "9000/m, in place of 2 limits; no override before\n" in way("override", "set", "u4", "--rate", "9000/m").stdout
+        assert way.json("override", "set", "u4", "--rate", "1/m")["where"] is None
+
+
+def test_others_of_a_key_in_the_store_are_named_by_a_daemon(two, sluice):
+    put(two[0], key="k", rate="5/h", limit="all")
+    status, answer = overrides(two[0], "DELETE", query="?key=k")
+    assert status == 404 and answer["detail"] == "There is no such override; of this key there is one for limit `all`."
