@@ -2,6 +2,7 @@
 #include "cli/override.h"
 #include "cli/admin.h"
 #include "cli/http_client.h"
+#include "cli/versions.h"
 #include "policy/instant.h"
 #include "policy/override_json.h"
 
@@ -13,12 +14,6 @@
 #define PATH "/v1/overrides"
 
 /* ---- through a daemon */
-
-/* A store that is named means the store, unless a daemon is named too: that one holds it against its policy. */
-static bool is_in_store(const struct cli_call *call)
-{
-    return cli_given(call, "store") && !cli_given(call, "admin");
-}
 
 static const struct override_values *values_of(const struct cli_call *call)
 {
@@ -233,7 +228,7 @@ static int run_set(const struct cli_call *call)
 
     if (status)
         return status;
-    if (is_in_store(call)) {
+    if (cli_means_store(call)) {
         entry = cli_override_set_in_store(values_of(call), &override, &status);
     } else {
         body = body_of(&override);
@@ -255,7 +250,7 @@ static int run_remove(const struct cli_call *call)
 
     if (status)
         return status;
-    if (is_in_store(call)) {
+    if (cli_means_store(call)) {
         entry = cli_override_remove_in_store(values_of(call), &o, &status);
     } else {
         admin_path_begin(&path, PATH);
@@ -273,7 +268,7 @@ static json_t *get(const struct cli_call *call, unsigned log, int *ret_status)
 {
     struct admin_path path;
 
-    if (is_in_store(call))
+    if (cli_means_store(call))
         return cli_override_list_in_store(values_of(call), log, ret_status);
     admin_path_begin(&path, PATH);
     if (log)
@@ -338,11 +333,7 @@ static int run_history(const struct cli_call *call)
 
 /* ---- tables */
 
-#define WHERE_ROWS                                                                                \
-    CLI_ADMIN_ROW(struct override_values), CLI_TOKEN_ROWS(struct override_values, "admin-token"), \
-        CLI_STORE_ROWS(                                                                           \
-            struct override_values,                                                               \
-            "straight in the store that the instances share, unless --admin is given; @/PATH reads it from a file")
+#define WHERE_ROWS CLI_VERSIONS_ROWS(struct override_values)
 
 #define NAME_ROWS                                                                                   \
     {.group = "Override",                                                                           \

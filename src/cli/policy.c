@@ -20,7 +20,7 @@ struct policy_values {
     bool strict;                        /* check */
     unsigned text;                      /* show */
     struct cli_store_options at;
-    struct cli_connect connect; /* show */
+    struct cli_connect connect; /* show, diff */
     bool has_store;             /* check */
     char *region;
 };
@@ -32,8 +32,10 @@ static int open_policy(const struct cli_call *call, const char *word, enum cli_s
                        struct cli_policy *ret_policy)
 {
     const struct policy_values *values = (const struct policy_values *)call->values;
+    bool asks = values->connect.admin != NULL; /* it has the option */
 
-    return cli_policy_open(word, &values->at, values->region, invalid, ret_policy);
+    return cli_policy_open(call, word, asks ? &values->connect : NULL, &values->at, values->region, invalid,
+                           ret_policy);
 }
 
 /* ---- check ---- */
@@ -278,9 +280,10 @@ static int run_diff(const struct cli_call *call)
         .sentence = "look at the policy as a daemon with this --region does; without it limits are whole"              \
     }
 
-#define VERSION_ROWS                                                                                             \
-    CLI_STORE_ROWS(struct policy_values, "where @N and @current are; a file is looked at as a daemon with this " \
-                                         "--store does; @/PATH reads it from a file")
+#define VERSION_ROWS                                                                                                \
+    CLI_STORE_ROWS(struct policy_values,                                                                            \
+                   "where @N and @current are, unless --admin is given; a file is looked at as a daemon with this " \
+                   "--store does; @/PATH reads it from a file")
 
 static const struct sl_option check_rows[] = {
     {.group = "Checking",
@@ -293,7 +296,13 @@ static const struct sl_option check_rows[] = {
     REGION_ROW,
     CLI_COMMON_ROWS(struct policy_values),
 };
-static const struct sl_option diff_rows[] = {VERSION_ROWS, REGION_ROW, CLI_COMMON_ROWS(struct policy_values)};
+static const struct sl_option diff_rows[] = {
+    CLI_ADMIN_ROW(struct policy_values),
+    CLI_TOKEN_ROWS(struct policy_values, "admin-token"),
+    VERSION_ROWS,
+    REGION_ROW,
+    CLI_COMMON_ROWS(struct policy_values),
+};
 static const struct sl_option show_rows[] = {
     CLI_ADMIN_ROW(struct policy_values),
     CLI_TOKEN_ROWS(struct policy_values, "admin-token"),

@@ -1,130 +1,153 @@
 /* `sluice policy history`: the versions on a store, and which instance runs which. */
+#include "cli/admin.h"
 #include "cli/cli.h"
-#include "cli/store_visit.h"
+#include "cli/versions.h"
 #include "control/report.h"
+#include "policy/text.h"
 
-#include <inttypes.h>
+#include <jansson.h>
 #include <string.h>
 
 struct history_values {
     struct cli_common common;
+    struct cli_connect connect; /* timeout_us: that of `at` */
     struct cli_store_options at;
     uint64_t limit, before;
 };
 
-struct told {
-    const struct cli_call *call;
-    bool done;
-    int status; /* of what was printed */
-    enum sl_control outcome;
-    char why[SL_CONTROL_WHY_MAX];
-};
+/* ---- for people: what has been made fit for the terminal */
 
-/* ---- for people */
-
-static void print_version(const struct sl_version *version, const struct sl_history *history,
-                          const struct cli_style *style)
+static const char *text(const json_t *object, const char *name)
 {
-    bool current = version->number == history->current.number;
-    char time[SL_VERSION_TIME_MAX], from[48] = "";
+    const char *found = json_string_value(json_object_get(object, name));
 
-    if (!version->hash[0]) {
-        printf("  %-8" PRIu64 " %sits record cannot be read%s\n", version->number, style->bad, style->end);
-        return;
-    }
-    sl_version_time(version, false, time);
-    if (version->from)
-        snprintf(from, sizeof from, "[back to %" PRIu64 "]%s", version->from, version->comment[0] ? " " : "");
-    printf("%s%c %-8" PRIu64 "%s %s  %.12s  %-24s  %s%s\n", current ? style->bold : "", current ? '*' : ' ',
-           version->number, current ? style->end : "", time, version->hash, version->author, from, version->comment);
+    return found ? found : "";
 }
 
-static void print_running(const struct sl_running *running, const struct sl_history *history,
-                          const struct cli_style *style)
+static json_int_t number(const json_t *object, const char *name)
 {
-    bool current = running->version.number == history->current.number;
-    char number[24] = "its file";
+    return json_integer_value(json_object_get(object, name));
+}
 
-    if (running->version.number)
-        snprintf(number, sizeof number, "%" PRIu64, running->version.number);
-    printf("  %-24s %-12s %-22s %016" PRIx64 "  %s%s%s  %.12s", running->host,
-           running->region[0] ? running->region : "-", running->address[0] ? running->address : "-", running->id,
-           current ? style->good : style->warn, number, style->end, running->version.hash);
-    if (running->from_file)
+/* As many bytes of it as are whole characters, `max` at most. */
+static int whole(const char *found, size_t max)
+{
+    size_t len = strlen(found);
+
+    return (int)sl_text_utf8_prefix(found, len < max ? len : max);
+}
+
+static void print_version(const json_t *version, json_int_t current, const struct cli_style *style)
+{
+    bool is_current = number(version, "version") == current;
+    const char *when = text(version, "time");
+    char time[SL_VERSION_TIME_MAX], from[48] = "";
+
+    if (!text(version, "hash")[0]) {
+        printf("  %-8lld %sits record cannot be read%s\n", (long long)number(version, "version"), style->bad,
+               style->end);
+        return;
+    }
+    if (strlen(when) == 20 && when[10] == 'T' && when[19] == 'Z') /* as a person writes it */
+        snprintf(time, sizeof time, "%.10s %.8s", when, when + 11);
+    else
+        snprintf(time, sizeof time, "%.*s", whole(when, 19), when);
+    if (number(version, "rollbackOf"))
+        snprintf(from, sizeof from, "[back to %lld]%s", (long long)number(version, "rollbackOf"),
+                 text(version, "comment")[0] ? " " : "");
+    printf("%s%c %-8lld%s %s  %.*s  %-24s  %s%s\n", is_current ? style->bold : "", is_current ? '*' : ' ',
+           (long long)number(version, "version"), is_current ? style->end : "", time, whole(text(version, "hash"), 12),
+           text(version, "hash"), text(version, "author"), from, text(version, "comment"));
+}
+
+static void print_running(const json_t *running, json_int_t current, const struct cli_style *style)
+{
+    json_int_t runs = number(running, "version"), refused = number(running, "refused");
+    const char *region = text(running, "region"), *address = text(running, "address");
+    char which[24] = "its file";
+
+    if (runs)
+        snprintf(which, sizeof which, "%lld", (long long)runs);
+    printf("  %-24s %-12s %-22s %s  %s%s%s  %.*s", text(running, "host"), region[0] ? region : "-",
+           address[0] ? address : "-", text(running, "instance"), runs == current ? style->good : style->warn, which,
+           style->end, whole(text(running, "hash"), 12), text(running, "hash"));
+    if (!strcmp(text(running, "source"), "file"))
         printf("  follows its file");
-    if (running->refused)
-        printf("  %srefused %" PRIu64 "%s: %s", style->bad, running->refused, style->end, running->why);
+    if (refused)
+        printf("  %srefused %lld%s: %s", style->bad, (long long)refused, style->end, text(running, "reason"));
     putchar('\n');
 }
 
-static void print_history(const struct sl_history *history, const struct cli_style *style)
+static void print_instances(const json_t *history, json_int_t current, const struct cli_style *style)
 {
-    size_t up_to_date = 0, unheard = history->n_instances - history->n_running;
+    const json_t *instances = json_object_get(history, "instances"), *running;
+    json_int_t unheard = number(history, "unheard"), n = (json_int_t)json_array_size(instances) + unheard,
+               up_to_date = 0;
+    size_t i;
 
-    if (history->n_versions)
+    json_array_foreach(instances, i, running)
+    {
+        up_to_date += number(running, "version") == current;
+    }
+    if (!n)
+        return;
+    printf("\n%sInstances%s: %lld", style->bold, style->end, (long long)n);
+    if (current)
+        printf(", %lld of them on version %lld", (long long)up_to_date, (long long)current);
+    putchar('\n');
+    if (json_array_size(instances))
+        printf("%s  %-24s %-12s %-22s %-16s  RUNS%s\n", style->bold, "HOST", "REGION", "ADDRESS", "INSTANCE",
+               style->end);
+    json_array_foreach(instances, i, running)
+    {
+        print_running(running, current, style);
+    }
+    if (unheard)
+        printf("  %lld more do not say what they run\n", (long long)unheard);
+}
+
+static void print_history(const json_t *history, const struct cli_style *style)
+{
+    const json_t *versions = json_object_get(history, "versions"), *version;
+    json_int_t current = number(history, "current");
+    size_t i;
+
+    if (json_array_size(versions))
         printf("%s  VERSION  TIME (UTC)           HASH          AUTHOR                    COMMENT%s\n", style->bold,
                style->end);
     else
         printf("no version yet: each instance runs its file\n");
-    for (size_t i = 0; i < history->n_versions; i++)
-        print_version(&history->versions[i], history, style);
-    for (size_t i = 0; i < history->n_running; i++)
-        up_to_date += history->running[i].version.number == history->current.number;
-    if (!history->n_instances)
-        return;
-    if (history->current.number)
-        printf("\n%sInstances%s: %zu, %zu of them on version %" PRIu64 "\n", style->bold, style->end,
-               history->n_instances, up_to_date, history->current.number);
-    else
-        printf("\n%sInstances%s: %zu\n", style->bold, style->end, history->n_instances);
-    if (history->n_running)
-        printf("%s  %-24s %-12s %-22s %-16s  RUNS%s\n", style->bold, "HOST", "REGION", "ADDRESS", "INSTANCE",
-               style->end);
-    for (size_t i = 0; i < history->n_running; i++)
-        print_running(&history->running[i], history, style);
-    if (unheard)
-        printf("  %zu more do not say what they run\n", unheard);
-}
-
-static void on_told(void *ctx, enum sl_control outcome, const struct sl_history *history, const char *why)
-{
-    struct told *told = ctx;
-    struct cli_style style = cli_style(told->call->values, stdout);
-
-    told->done = true;
-    told->outcome = outcome;
-    snprintf(told->why, sizeof told->why, "%s", why);
-    if (outcome != SL_CONTROL_OK)
-        return;
-    if (told->call->values->json)
-        told->status = cli_print_json(sl_history_json(history), CLI_DONE);
-    else
-        print_history(history, &style);
+    json_array_foreach(versions, i, version)
+    {
+        print_version(version, current, style);
+    }
+    print_instances(history, current, style);
 }
 
 static int run_history(const struct cli_call *call)
 {
     const struct history_values *values = (const struct history_values *)call->values;
-    struct told told = {.call = call};
-    struct cli_store store;
-    enum sl_control outcome;
-    int status = cli_store_open(&store, &values->at);
+    struct cli_style style = cli_style(call->values, stdout);
+    struct cli_versions versions;
+    json_t *history;
+    int status = cli_versions_open(call, &values->connect, &values->at, &versions);
 
     if (status)
         return status;
-    outcome = sl_versions_history(&store.place, values->before ? values->before - 1 : 0, (unsigned)values->limit,
-                                  on_told, &told);
-    if (outcome == SL_CONTROL_OK) {
-        cli_store_wait(&store, &told.done);
-        outcome = told.outcome;
-    }
-    status = outcome == SL_CONTROL_OK ? told.status : cli_store_fail(&store, outcome, told.why);
-    cli_store_close(&store);
-    return status;
+    history = cli_versions_history(&versions, values->before, (unsigned)values->limit, &status);
+    cli_versions_close(&versions);
+    if (!history)
+        return status;
+    if (call->values->json)
+        return cli_print_json(history, CLI_DONE);
+    admin_fit(history);
+    print_history(history, &style);
+    json_decref(history);
+    return CLI_DONE;
 }
 
 static const struct sl_option history_rows[] = {
-    CLI_STORE_ROWS(struct history_values, "the store that the instances share; @/PATH reads it from a file"),
+    CLI_VERSIONS_ROWS(struct history_values),
     {.group = "History",
      .name = "count",
      .type = SL_OPTION_COUNT,
@@ -153,6 +176,7 @@ const struct cli_command cli_policy_history = {
     .manual = "Prints the versions on a store, the newest first and the current one with a star, and what each "
               "instance that is\n"
               "alive runs: its version, or its file, and the version that it could not take, with the reason.\n\n"
+              "  sluice policy history --admin http://10.0.0.5:6070\n"
               "  sluice policy history --store redis://cache\n"
               "  sluice policy history --store redis://cache --before 100 --count 50 --json",
     .rows = history_rows,

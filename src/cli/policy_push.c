@@ -1,7 +1,9 @@
-/* `sluice policy push | rollback`: a new version of the policy for all instances on a store. */
+/* `sluice policy push | rollback`: a new version of the policy for all instances on a store, straight there or through one of
+ * them. */
 #include "cli/cli.h"
 #include "cli/files.h"
 #include "cli/policy_source.h"
+#include "cli/versions.h"
 #include "control/report.h"
 #include "control/text.h"
 #include "policy/report.h"
@@ -12,6 +14,7 @@
 
 struct push_values {
     struct cli_common common;
+    struct cli_connect connect; /* timeout_us: that of `at` */
     struct cli_store_options at;
     char *author, *comment;
     uint64_t expect; /* only when given */
@@ -21,7 +24,8 @@ struct push_values {
 /* One push: what is there, what is to be. */
 struct job {
     const struct cli_call *call;
-    struct cli_store store;
+    struct cli_versions versions;
+    enum sl_warnings refused;
     struct cli_policy now, next; /* now.policy NULL: there is no version, or none that is valid here */
     uint64_t from;               /* a rollback: the version that is brought back */
     json_t *diff;                /* NULL: there is nothing to compare with */
@@ -33,14 +37,12 @@ struct job {
 static int look_at_current(struct job *job)
 {
     struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, true);
-    char why[SL_CONTROL_WHY_MAX];
-    enum sl_control outcome = cli_store_fetch(&job->store, 0, &job->now.version, &job->now.text, why, sizeof why);
+    bool found;
+    int status = cli_versions_fetch(&job->versions, 0, &found, &job->now.version, &job->now.text);
     struct sl_diags diags;
 
-    if (outcome == SL_CONTROL_NONE)
-        return 0;
-    if (outcome != SL_CONTROL_OK)
-        return cli_store_fail(&job->store, outcome, why);
+    if (status || !found)
+        return status;
     sl_diags_init(&diags, options.alloc);
     if (sl_version_text_compile(&job->now.text, "@current", &options, &job->now.policy, &diags))
         job->now.policy = NULL;
@@ -50,27 +52,7 @@ static int look_at_current(struct job *job)
 
 /* ---- the push */
 
-struct pushed {
-    bool done;
-    enum sl_control outcome;
-    bool has_version;
-    struct sl_version version;
-    char why[SL_CONTROL_WHY_MAX];
-};
-
-static void on_pushed(void *ctx, enum sl_control outcome, const struct sl_version *version, const char *why)
-{
-    struct pushed *pushed = ctx;
-
-    pushed->done = true;
-    pushed->outcome = outcome;
-    pushed->has_version = version != NULL;
-    if (version)
-        pushed->version = *version;
-    snprintf(pushed->why, sizeof pushed->why, "%s", why);
-}
-
-static int conflict(struct job *job, const struct pushed *pushed)
+static int conflict(struct job *job, const struct cli_pushed *pushed)
 {
     char time[SL_VERSION_TIME_MAX];
 
@@ -115,9 +97,9 @@ static int push(struct job *job)
 {
     const struct push_values *values = (const struct push_values *)job->call->values;
     const struct sl_version_text *text = &job->next.text;
-    struct pushed pushed = {.done = false};
+    struct cli_pushed pushed;
     char author[SL_AUTHOR_MAX + 1];
-    const char *why = "";
+    int status;
     struct sl_version_draft draft = {
         .body = text->body,
         .body_len = text->body_len,
@@ -128,18 +110,12 @@ static int push(struct job *job)
         .expected = cli_given(job->call, "expect") ? values->expect : job->now.version.number,
         .from = job->from,
     };
-    enum sl_control outcome;
 
     cli_default_author(author, sizeof author);
-    outcome = sl_versions_push(&job->store.place, &draft, on_pushed, &pushed, &why);
-    if (outcome != SL_CONTROL_OK)
-        return cli_store_fail(&job->store, outcome, why);
-    cli_store_wait(&job->store, &pushed.done);
-    if (pushed.outcome == SL_CONTROL_CONFLICT)
-        return conflict(job, &pushed);
-    if (pushed.outcome != SL_CONTROL_OK)
-        return cli_store_fail(&job->store, pushed.outcome, pushed.why);
-    return tell_pushed(job, &pushed.version);
+    status = cli_versions_push(&job->versions, &draft, &job->now.version, job->refused, &pushed);
+    if (status)
+        return status;
+    return pushed.conflict ? conflict(job, &pushed) : tell_pushed(job, &pushed.version);
 }
 
 /* What is current already is not pushed again. */
@@ -198,22 +174,21 @@ static void close_job(struct job *job)
 {
     cli_policy_close(&job->now);
     cli_policy_close(&job->next);
-    cli_store_close(&job->store);
+    cli_versions_close(&job->versions);
 }
 
 static int run_push(const struct cli_call *call)
 {
     const struct push_values *values = (const struct push_values *)call->values;
     struct job job = {.call = call};
-    enum sl_warnings refused;
     struct cli_policy next;
-    int status = cli_warnings_read(&values->warnings, &refused);
+    int status = cli_warnings_read(&values->warnings, &job.refused);
 
     if (!status)
-        status = cli_policy_open_file(call->words[0], refused, &next);
+        status = cli_policy_open_file(call->words[0], job.refused, &next);
     if (status)
         return status;
-    status = cli_store_open(&job.store, &values->at);
+    status = cli_versions_open(call, &values->connect, &values->at, &job.versions);
     if (status) {
         cli_policy_close(&next);
         return status;
@@ -228,36 +203,13 @@ static int run_push(const struct cli_call *call)
 
 /* ---- back */
 
-struct found {
-    bool done;
-    enum sl_control outcome;
-    uint64_t number;
-    char why[SL_CONTROL_WHY_MAX];
-};
-
-static void on_found(void *ctx, enum sl_control outcome, uint64_t number, const char *why)
-{
-    struct found *found = ctx;
-
-    found->done = true;
-    found->outcome = outcome;
-    found->number = number;
-    snprintf(found->why, sizeof found->why, "%s", why);
-}
-
 static int choose_before(struct job *job, uint64_t *ret_number)
 {
-    struct found found = {.done = false};
-    enum sl_control outcome = sl_versions_before(&job->store.place, job->now.version.number, on_found, &found);
+    int status = cli_versions_before(&job->versions, job->now.version.number, ret_number);
 
-    if (outcome == SL_CONTROL_OK) {
-        cli_store_wait(&job->store, &found.done);
-        outcome = found.outcome;
-    }
-    if (outcome != SL_CONTROL_OK)
-        return cli_store_fail(&job->store, outcome, found.why);
-    *ret_number = found.number;
-    return found.number ? 0 : cli_fail(CLI_NO, "version 1 is the first: there is none before it");
+    if (status || *ret_number)
+        return status;
+    return cli_fail(CLI_NO, "version 1 is the first: there is none before it");
 }
 
 /* The version to bring back: as given, else the one before the current one. */
@@ -268,7 +220,7 @@ static int choose_old(struct job *job, uint64_t *ret_number)
     char word[32];
 
     if (current == 0)
-        return cli_fail(CLI_NO, "%s: the store has no version of the policy", job->store.text);
+        return cli_fail(CLI_NO, "the store has no version of the policy");
     if (call->n_words == 0)
         return choose_before(job, ret_number);
     snprintf(word, sizeof word, "%s%s", call->words[0][0] == '@' ? "" : "@", call->words[0]);
@@ -281,7 +233,7 @@ static int run_rollback(const struct cli_call *call)
 {
     const struct push_values *values = (const struct push_values *)call->values;
     struct job job = {.call = call};
-    int status = cli_store_open(&job.store, &values->at);
+    int status = cli_versions_open(call, &values->connect, &values->at, &job.versions);
 
     if (status)
         return status;
@@ -289,7 +241,7 @@ static int run_rollback(const struct cli_call *call)
     if (!status)
         status = choose_old(&job, &job.from);
     if (!status)
-        status = cli_policy_open_version(&job.store, job.from, NULL, CLI_NO, &job.next);
+        status = cli_policy_open_version(&job.versions, job.from, NULL, CLI_NO, &job.next);
     if (!status)
         status = compare_and_push(&job);
     close_job(&job);
@@ -299,7 +251,7 @@ static int run_rollback(const struct cli_call *call)
 /* ---- the commands */
 
 #define PUSH_ROWS                                                                                                      \
-    CLI_STORE_ROWS(struct push_values, "the store that the instances share; @/PATH reads it from a file"),             \
+    CLI_VERSIONS_ROWS(struct push_values),                                                                             \
         {.group = "Version",                                                                                           \
          .name = "author",                                                                                             \
          .type = SL_OPTION_TEXT,                                                                                       \
@@ -341,6 +293,7 @@ const struct cli_command cli_policy_push = {
               "between, nothing\n"
               "is changed, and the status is 1 too; the message says who it was.\n\n"
               "  sluice policy push policy.yaml --store redis://cache --comment 'acme pays for more'\n"
+              "  sluice policy push policy.yaml --admin http://10.0.0.5:6070 --admin-token @/etc/sluice/token\n"
               "  sluice policy push policy.yaml --store redis://cache --expect 12 --author ci",
     .rows = push_rows,
     .n_rows = sizeof push_rows / sizeof push_rows[0],
@@ -358,7 +311,7 @@ const struct cli_command cli_policy_rollback = {
         "version. Nothing is\n"
         "taken out of the history: the old policy comes back under a new number. A second rollback without N goes on\n"
         "back: after 13, which brought 11 back, it brings back 10. Name N to return to what a rollback left.\n\n"
-        "  sluice policy rollback --store redis://cache --comment 'searches were rejected'\n"
+        "  sluice policy rollback --comment 'searches were rejected'\n"
         "  sluice policy rollback 9 --store redis://cache",
     .rows = rollback_rows,
     .n_rows = sizeof rollback_rows / sizeof rollback_rows[0],

@@ -33,18 +33,18 @@ void cli_policy_close(struct cli_policy *policy)
     *policy = (struct cli_policy){.policy = NULL};
 }
 
-int cli_policy_open_version(struct cli_store *store, uint64_t number, const char *region, enum cli_status invalid,
+int cli_policy_open_version(struct cli_versions *versions, uint64_t number, const char *region, enum cli_status invalid,
                             struct cli_policy *ret_policy)
 {
     struct sl_policy_options options = cli_policy_options((struct sl_secret){0}, true);
     struct cli_policy found = {.policy = NULL};
     struct sl_diags diags;
-    char why[SL_CONTROL_WHY_MAX], name[40];
-    enum sl_control outcome = cli_store_fetch(store, number, &found.version, &found.text, why, sizeof why);
+    char name[40];
+    int status = cli_versions_fetch(versions, number, NULL, &found.version, &found.text);
 
     options.region = region;
-    if (outcome != SL_CONTROL_OK)
-        return cli_store_fail(store, outcome, why);
+    if (status)
+        return status;
     snprintf(name, sizeof name, "@%" PRIu64, found.version.number);
     sl_diags_init(&diags, options.alloc);
     if (sl_version_text_compile(&found.text, name, &options, &found.policy, &diags)) {
@@ -60,21 +60,24 @@ int cli_policy_open_version(struct cli_store *store, uint64_t number, const char
     return 0;
 }
 
-static int open_from_store(uint64_t number, const struct cli_store_options *options, const char *region,
-                           enum cli_status invalid, struct cli_policy *ret_policy)
+static int open_number(const struct cli_call *call, uint64_t number, const struct cli_connect *connect,
+                       const struct cli_store_options *options, const char *region, enum cli_status invalid,
+                       struct cli_policy *ret_policy)
 {
-    struct cli_store store;
-    int status = cli_store_open(&store, options);
+    struct cli_versions versions = {.in_store = true};
+    int status =
+        connect ? cli_versions_open(call, connect, options, &versions) : cli_store_open(&versions.store, options);
 
     if (status)
         return status;
-    status = cli_policy_open_version(&store, number, region, invalid, ret_policy);
-    cli_store_close(&store);
+    status = cli_policy_open_version(&versions, number, region, invalid, ret_policy);
+    cli_versions_close(&versions);
     return status;
 }
 
-int cli_policy_open(const char *word, const struct cli_store_options *options, const char *region,
-                    enum cli_status invalid, struct cli_policy *ret_policy)
+int cli_policy_open(const struct cli_call *call, const char *word, const struct cli_connect *connect,
+                    const struct cli_store_options *options, const char *region, enum cli_status invalid,
+                    struct cli_policy *ret_policy)
 {
     struct sl_policy_options policy_options;
     uint64_t number;
@@ -86,7 +89,7 @@ int cli_policy_open(const char *word, const struct cli_store_options *options, c
     if (status)
         return status;
     if (cli_is_version(word, &number))
-        return open_from_store(number, options, region, invalid, ret_policy);
+        return open_number(call, number, connect, options, region, invalid, ret_policy);
     status = cli_read_store(options->store, &has_store);
     if (status)
         return status;

@@ -2,7 +2,7 @@
 #ifndef SL_CLI_POLICY_SOURCE_H
 #define SL_CLI_POLICY_SOURCE_H
 
-#include "cli/store_visit.h"
+#include "cli/versions.h"
 #include "policy/policy.h"
 
 struct cli_policy {
@@ -15,13 +15,14 @@ struct cli_policy {
 /* "@12" or "@current" (*ret_number 0). Anything else is a file's name: false. */
 bool cli_is_version(const char *word, uint64_t *ret_number);
 
-/* Loads and compiles what `word` names, for a region (NULL: none); `options` says where the store is, when it is one of its
- * versions. Findings go to standard error when it fails. Returns 0, or a status after it has said what is wrong; `invalid` is the status for a policy
+/* Loads and compiles what `word` names, for a region (NULL: none); `connect` and `options` say where versions are (connect
+ * NULL: in the store), when it is one. Findings go to standard error when it fails. Returns 0, or a status after it has said what is wrong; `invalid` is the status for a policy
  * with errors. */
-int cli_policy_open(const char *word, const struct cli_store_options *options, const char *region,
-                    enum cli_status invalid, struct cli_policy *ret_policy);
-/* The same for a version in a store that is open. */
-int cli_policy_open_version(struct cli_store *store, uint64_t number, const char *region, enum cli_status invalid,
+int cli_policy_open(const struct cli_call *call, const char *word, const struct cli_connect *connect,
+                    const struct cli_store_options *options, const char *region, enum cli_status invalid,
+                    struct cli_policy *ret_policy);
+/* The same for a version, of what is open. */
+int cli_policy_open_version(struct cli_versions *versions, uint64_t number, const char *region, enum cli_status invalid,
                             struct cli_policy *ret_policy);
 /* A file, with its texts. Findings go to standard error, warnings of a good one too. */
 int cli_policy_open_file(const char *path, enum sl_warnings refused, struct cli_policy *ret_policy);

@@ -1,4 +1,4 @@
-/* /v1/policy, /v1/policy/history, /v1/policy/rollback. */
+/* /v1/policy, /v1/policy/history, /v1/policy/version, /v1/policy/rollback. */
 #include "server/json_answer.h"
 #include "server/policy_job.h"
 #include "server/route.h"
@@ -67,6 +67,16 @@ void sl_handle_policy(struct sl_call *call, const struct sl_http_request *reques
 void sl_handle_history(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
 {
     struct sl_policy_job *job = sl_policy_job_new(call, request, SL_POLICY_HISTORY, response);
+
+    if (job && sl_policy_job_read_query(job, call->query, response))
+        sl_policy_job_hand_over(call, job, HISTORY_BYTES, response);
+    else if (job)
+        sl_policy_job_free(job);
+}
+
+void sl_handle_version(struct sl_call *call, const struct sl_http_request *request, struct sl_http_response *response)
+{
+    struct sl_policy_job *job = sl_policy_job_new(call, request, SL_POLICY_TEXTS, response);
 
     if (job && sl_policy_job_read_query(job, call->query, response))
         sl_policy_job_hand_over(call, job, HISTORY_BYTES, response);

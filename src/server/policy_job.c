@@ -170,6 +170,13 @@ static bool set_refused(struct sl_policy_job *job, const char *value, size_t len
            refuse(response, 400, "`warnings` must be allow or refuse.", "warnings");
 }
 
+static bool set_version(struct sl_policy_job *job, struct sl_slice name, const char *value, size_t len,
+                        struct sl_http_response *response)
+{
+    return is_text(name, "number") ? set_number(&job->number, value, len, 1, 999999999999999, "number", response)
+                                   : refuse(response, 400, "Unknown parameter; known is number.", NULL);
+}
+
 /* author and comment of any verb that changes something; before and limit of the history. */
 static bool set_parameter(struct sl_policy_job *job, struct sl_slice name, const char *value, size_t len,
                           struct sl_http_response *response)
@@ -179,6 +186,8 @@ static bool set_parameter(struct sl_policy_job *job, struct sl_slice name, const
 
     if (report)
         return set_report_parameter(job, name, value, len, response);
+    if (job->verb == SL_POLICY_TEXTS)
+        return set_version(job, name, value, len, response);
     if (!history && is_text(name, "author"))
         return set_text(job->author, SL_JOB_AUTHOR_MAX, value, len, "author", response);
     if (!history && is_text(name, "comment"))

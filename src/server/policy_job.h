@@ -23,6 +23,7 @@ enum sl_policy_verb {
     SL_POLICY_PUSH,
     SL_POLICY_HISTORY,
     SL_POLICY_ROLLBACK,
+    SL_POLICY_TEXTS,
     SL_SHADOW_REPORT, /* hooks.shadow's, as all that follow */
     SL_SHADOW_START,
     SL_SHADOW_STOP,
@@ -39,12 +40,13 @@ struct sl_policy_job {
     char *body, *keys; /* PUSH, START: NUL-terminated; keys NULL: no keys_file. Freed with the job */
     size_t body_len, keys_len;
     char author[SL_JOB_AUTHOR_MAX + 1], comment[SL_JOB_COMMENT_MAX + 1]; /* author: empty when not given */
-    char match[72];           /* If-Match: the hash that must be current; empty: whatever it is */
-    uint64_t number;          /* ROLLBACK: what to bring back, 0: the one before; HISTORY: only older ones, 0: all */
-    unsigned limit;           /* HISTORY */
-    enum sl_warnings refused; /* PUSH */
-    bool match_any;           /* If-Match: * was given */
-    bool with_text;           /* SHADOW_REPORT: and the candidate itself */
+    char match[72]; /* If-Match: the hash that must be current; empty: whatever it is */
+    uint64_t
+        number; /* ROLLBACK: what to bring back, 0: the one before; TEXTS: which, 0: current; HISTORY: only older, 0: all */
+    unsigned limit;                 /* HISTORY */
+    enum sl_warnings refused;       /* PUSH */
+    bool match_any;                 /* If-Match: * was given */
+    bool with_text;                 /* SHADOW_REPORT: and the candidate itself */
     char peer[SL_ADDRESS_TEXT_MAX]; /* who asks */
     /* the answer */
     int status;

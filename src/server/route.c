@@ -17,6 +17,7 @@ const struct sl_route sl_routes[] = {
     {"/metrics", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_metrics},
     {"/v1/policy", false, READ | SL_HTTP_PUT, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_policy},
     {"/v1/policy/history", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_history},
+    {"/v1/policy/version", false, READ, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_version},
     {"/v1/policy/rollback", false, SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_rollback},
     {"/v1/shadow", false, READ | SL_HTTP_PUT | SL_HTTP_DELETE, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_shadow},
     {"/v1/shadow/promote", false, SL_HTTP_POST, SL_ADMIN, SL_ADMIN_TOKEN, sl_handle_promote},

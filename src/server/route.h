@@ -97,7 +97,7 @@ struct sl_http_later {
 bool sl_bearer_matches(const struct sl_http_request *request, const char *token);
 
 /* The handlers. */
-sl_handler sl_handle_history, sl_handle_rollback; /* admin, server/policy.c, with sl_handle_policy */
+sl_handler sl_handle_history, sl_handle_version, sl_handle_rollback; /* admin, server/policy.c, with sl_handle_policy */
 sl_handler sl_handle_check, sl_handle_auth, sl_handle_healthz, sl_handle_readyz;                    /* public */
 sl_handler sl_handle_metrics, sl_handle_policy, sl_handle_buckets, sl_handle_reload, sl_handle_top; /* admin */
 sl_handler sl_handle_alarms;                                                                        /* admin */

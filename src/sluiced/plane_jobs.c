@@ -80,6 +80,34 @@ static void begin_history(struct task *task)
         refuse_outcome(task, outcome, NULL);
 }
 
+/* ---- a version with its texts */
+
+static void on_texts(void *ctx, enum sl_control outcome, const struct sl_version *version, struct sl_version_text *text,
+                     const char *why)
+{
+    struct task *task = ctx;
+    struct sl_alloc *alloc = &task->plane->alloc; /* the task is gone with its answer */
+    json_t *policy, *keys;
+
+    if (outcome != SL_CONTROL_OK) {
+        refuse_outcome(task, outcome, why);
+        return;
+    }
+    policy = json_stringn(text->body, text->body_len);
+    keys = text->keys ? json_stringn(text->keys, text->keys_len) : json_null();
+    answer(task, json_pack("{s:o, s:o, s:o}", "version", sl_version_json(version), "policy", policy, "keysFile", keys),
+           version->hash);
+    sl_version_text_free(alloc, text);
+}
+
+static void begin_texts(struct task *task)
+{
+    enum sl_control outcome = sl_versions_fetch(&task->plane->place, task->job->number, on_texts, task);
+
+    if (outcome != SL_CONTROL_OK)
+        refuse_outcome(task, outcome, NULL);
+}
+
 /* ---- pushes: the last step of a rollback too */
 
 static void on_pushed(void *ctx, enum sl_control outcome, const struct sl_version *version, const char *why)
@@ -252,6 +280,8 @@ void sl_plane_do(struct sl_plane *plane, struct sl_policy_job *job)
     *task = (struct task){.plane = plane, .job = job};
     if (job->verb == SL_POLICY_HISTORY)
         begin_history(task);
+    else if (job->verb == SL_POLICY_TEXTS)
+        begin_texts(task);
     else
         begin_change(task);
 }

@@ -179,8 +179,10 @@ def test_a_store_that_is_not_there(sluice, policy, redis):
 
 def test_wrong_calls(sluice, policy):
     nowhere = {"SLUICE_STORE": ""}
-    assert "SLUICE_STORE" in sluice("policy", "history", status=2, env=nowhere).stderr
-    assert "--store" in sluice("policy", "show", "@1", status=2, env=nowhere).stderr
+    nobody = {**nowhere, "SLUICE_ADMIN": "http://127.0.0.1:1"}
+    for command in (("history",), ("rollback",), ("push", policy(1)), ("show", "@1"), ("diff", "@1", "@2")):
+        assert "SLUICE_ADMIN" in sluice("policy", *command, status=3, env=nobody).stderr, "without a store a daemon is asked"
+    assert "SLUICE_STORE" in sluice("policy", "explain", "@1", "k", status=2, env=nowhere).stderr
     assert "memory:" in sluice("policy", "history", "--store", "memory:", status=2).stderr
     assert sluice("policy", "history", "--namespace", "a{b}", status=2).stderr
     assert sluice("policy", "push", policy(1), "--comment", "two\nlines", status=2).stderr

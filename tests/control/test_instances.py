@@ -283,6 +283,30 @@ def test_bad_pushes_are_refused(fleet, redis, policy, body, headers, path, statu
     assert limit(one) == 100
 
 
+def test_the_command_line_through_a_daemon(three, sluice, policy):
+    """No way to the store, and the same answers: push, history, rollback, show and diff of versions, conflicts."""
+    def ask(*args, status=0):
+        return sluice("policy", *args, "--admin", three[0].admin, status=status)
+    assert "no version yet" in ask("history").stdout and "no version" in ask("rollback", status=1).stderr
+    assert "version 1 is current" in ask("push", policy(200), "--author", "ann", "--comment", "größer").stdout
+    text = ask("push", policy(300)).stdout
+    assert "1 change against version 1" in text and "[200/h] -> [300/h]" in text
+    assert "nothing to do" in ask("push", policy(300)).stdout
+    wait_limit(three, 300)
+    until(lambda: ask("history").stdout == sluice("policy", "history").stdout, "both ways tell the same")
+    assert json.loads(ask("history", "--json", "--before", "2").stdout)["versions"][0]["comment"] == "größer"
+    assert "[200/h] -> [300/h]" in ask("diff", "@1", "@current", status=1).stdout and "200/h" in ask("show", "@1").stdout
+    assert ask("show", "@1", "--text", "policy").stdout == sluice("policy", "show", "@1", "--text", "policy").stdout
+    assert "no version 9" in ask("show", "@9", status=1).stderr
+    assert "version 2" in ask("push", policy(400), "--expect", "1", status=1).stderr
+    assert not json.loads(ask("push", policy(400), "--expect", "1", "--json", status=1).stdout)["pushed"]
+    assert "version 3 is current, back to 1:" in ask("rollback", "--author", "bob").stdout
+    wait_limit(three, 200)
+    assert "none before it" in ask("rollback", status=1).stderr
+    assert "version 4 is current, back to 2:" in ask("rollback", "2").stdout
+    assert sluice.history()["versions"][1]["author"] == "bob"
+
+
 def test_misspelt_names_are_refused(fleet, redis, policy):
     one = fleet.daemon(policy(100), redis.url)
     text = "version: 1\ntiers: {default: free}\nlimits: [{name: a, tier: %s, rate: 1/s, on_store_failure: local}]\n"
@@ -331,7 +355,7 @@ def test_a_push_while_partitioned_changes_nothing(fleet, redis, policy):
 
 def test_a_token_guards_versions(fleet, redis, policy):
     one = fleet.daemon(policy(100), redis.url, "--admin-token", "s3cret")
-    for path, method in (("/v1/policy", "PUT"), ("/v1/policy/history", "GET"), ("/v1/policy/rollback", "POST")):
+    for path, method in (("/v1/policy", "PUT"), ("/v1/policy/history", "GET"), ("/v1/policy/version", "GET"), ("/v1/policy/rollback", "POST")):
         assert put(one, "x", {"If-Match": "*"}, path, method)[0] == 401
     assert put(one, None, {"Authorization": "Bearer s3cret"}, "/v1/policy/history", "GET")[0] == 200
 

@@ -7,15 +7,19 @@ import pytest
 
 EVIL = "EV\x1b[2J\u009b31m\u202eIL"
 HUGE = 2**63 - 1
-OVERRIDE = {"key": EVIL, "keyType": EVIL, "limit": EVIL, "rate": EVIL, "burst": HUGE, "until": EVIL, "author": EVIL, "comment": EVIL, "state": EVIL, "why": EVIL}
-CHANGE = {"revision": HUGE, "time": EVIL, "op": EVIL, "author": EVIL, "comment": EVIL, "old": OVERRIDE, "new": OVERRIDE, "note": EVIL}
+OVERRIDE = {"key": EVIL, "keyType": EVIL, "limit": EVIL, "rate": EVIL, "burst": HUGE, "until": EVIL, "author": EVIL, "comment": EVIL, "state": EVIL, "why": EVIL,
+            "set": EVIL, "where": EVIL, "instead": EVIL, "limits": HUGE}
+CHANGE = {"revision": HUGE, "time": EVIL, "op": EVIL, "author": EVIL, "comment": EVIL, "old": OVERRIDE, "new": OVERRIDE, "note": EVIL, "limits": HUGE, "instead": EVIL, "where": EVIL}
 COUNTS = {"name": EVIL, "allowed": HUGE, "rejected": HUGE, "newlyRejected": HUGE, "newlyAllowed": HUGE, "dropped": HUGE, "undecided": HUGE, "refused": HUGE}
 KEY = {"key": EVIL, "keyType": EVIL, "limit": EVIL, "atLeast": HUGE, "atMost": -HUGE}
 SHADOW = {"active": True, "candidate": {"hash": EVIL, "limits": HUGE, "version": HUGE, "author": EVIL, "comment": EVIL, "longestMs": HUGE}, "liveChanged": True,
           "live": {"version": HUGE, "hash": EVIL}, "since": EVIL, "seconds": -HUGE, "decisions": HUGE, "limits": [COUNTS], "liveLimits": [COUNTS],
           "keys": {"newlyRejected": [KEY], "newlyAllowed": [KEY]}, **{k: v for k, v in COUNTS.items() if k != "name"}}
 REJECTION = {"key": EVIL, "keyType": EVIL, "limit": EVIL, "scope": EVIL, "reason": EVIL, "first": "9999-12-31T23:59:59Z", "last": "9999-12-31T23:59:59Z", "times": HUGE,
-             "retryAfterMs": HUGE, "remaining": HUGE}
+             "retryAfterMs": HUGE, "remaining": HUGE, "cost": HUGE, "askedOf": EVIL, "overridden": True, "override": OVERRIDE}
+BUCKET = {"policy": EVIL, "allowed": False, "source": EVIL, "limit": HUGE, "remaining": -HUGE, "nextMs": HUGE, "cost": HUGE, "overridden": True, "override": OVERRIDE}
+DECISION = {"seq": 1, "time": EVIL, "scope": EVIL, "tier": EVIL, "endpoint": EVIL, "cost": HUGE, "overridden": True, "override": OVERRIDE, "buckets": [BUCKET],
+            "verdict": {"allowed": False, "reason": EVIL, "policy": EVIL + "2", "source": EVIL, "limit": HUGE, "remaining": HUGE, "retryAfterMs": HUGE}}
 ASKED = [
     (("override", "list"), {"overrides": [OVERRIDE]}),
     (("override", "history"), {"log": [CHANGE]}),
@@ -24,9 +28,16 @@ ASKED = [
     (("override", "remove", "k"), {**CHANGE, "old": EVIL, "new": HUGE}),
     (("buckets", "show", "k"), {"buckets": [{"name": EVIL, "layer": EVIL, "endpoint": EVIL, "algorithm": EVIL, "remaining": HUGE, "limit": HUGE, "resetAfterMs": HUGE}]}),
     (("policy", "show"), {"version": HUGE, "source": EVIL, "hash": EVIL, "limits": HUGE, "lastReloadFailed": True}),
+    (("policy", "show"), {"version": HUGE, "source": EVIL, "keptCopy": True, "region": EVIL, "lastReloadFailed": True, "refused": EVIL}),
+    (("policy", "history"), {"current": HUGE, "versions": [{"version": HUGE, "hash": EVIL, "time": EVIL, "author": EVIL, "comment": EVIL, "rollbackOf": HUGE}],
+                             "instances": [{"instance": EVIL, "host": EVIL, "region": EVIL, "address": EVIL, "version": HUGE, "hash": EVIL, "source": EVIL,
+                                            "refused": HUGE, "reason": EVIL}], "unheard": -HUGE}),
+    (("policy", "rollback"), {"version": {"version": HUGE, "hash": EVIL, "time": EVIL, "author": EVIL, "comment": EVIL}, "policy": "version: 1\nlimits: [{name: a, rate: 1/s}]\n"}),
     (("policy", "shadow", "--once"), SHADOW),
     (("policy", "dry-run"), {"since": EVIL, "seconds": HUGE, "wouldReject": HUGE, "limits": [COUNTS], "keys": [KEY]}),
     (("policy", "promote"), {"active": True, "policy": EVIL, "decisions": HUGE, "version": {"version": HUGE, "hash": EVIL, "author": EVIL}}),
+    (("trace", "k"), {"id": EVIL, "state": "complete", "recorded": 1, "decisions": [DECISION]}),
+    (("doctor",), {"raised": [{"kind": EVIL, "sentence": EVIL, "runbook": EVIL}]}),
     (("why", "k"), {"reachesBackTo": "9999-12-31T23:59:59Z", "started": EVIL, "matching": -HUGE, "rejections": [REJECTION]}),
 ]
 PROBLEM = {"type": "about:blank", "title": EVIL, "status": 422, "detail": EVIL + "\n" + EVIL, "field": EVIL}
