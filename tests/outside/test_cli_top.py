@@ -15,6 +15,7 @@ import time
 
 import pytest
 from conftest import BIN, DEADLINE_S, call, clean_environment, connect, eventually
+from test_cli_hostile import other  # noqa: F401 (a fixture)
 from test_daemon_store import SHARED, Redis, eventually_shared
 
 POLICY = "version: 1\nlimits: [{name: all, rate: 1000000/s}, {name: shut, key: knocker, rate: blocked}]\n"
@@ -193,7 +194,7 @@ def test_a_screen_of_80_by_24(start, top):
         terminal.until(r"^decisions [\d,]+/s  rejected [\d,]+/s \(2\d\.\d %\)  p50 [\d.]+ (ns|us)  p99 [\d.]+ (ns|us|ms)$")
     text = terminal.screen.text()
     assert re.search(r"^\d\d:\d\d:\d\dZ  sluiced \d+\.\d+\.\d+ at 127\.0\.0\.1:\d+  policy [0-9a-f]{12}, 2 limits$", terminal.screen.lines()[0]), text
-    assert terminal.screen.lines()[2] == "alarms: none"
+    assert terminal.screen.lines()[2:4] == ["alarms: none", "q ends it"]
     assert "caf\u00e9 \u6f22\u5b57" in text
     assert terminal.screen.alternate and not terminal.screen.cursor
     terminal.key(b"q")
@@ -310,6 +311,15 @@ def test_once(start, sluice):
     answer = json.loads(done.stdout)
     assert done.returncode == 0 and len(answer["hot"]) == 1 and answer["policy"]["limits"] == 2
     assert set(answer) == {"sluiced", "policy", "decisions", "alarms", "hot", "rejected"}
+
+
+@pytest.mark.parametrize("allowed,rejected,hot,said", [(0, 0, "(none)", "(none)"), (0.3, 0, "(too few to tell by the sample of one in 16)", "(none)"),
+                                                       (0, 0.2, "(too few to tell by the sample of one in 16)", "(too few to tell by the sample of one in 16)")])
+def test_what_the_sample_cannot_tell_is_not_none(sluice, other, allowed, rejected, hot, said):
+    url = other(200, {"sluiced": "0", "policy": {"version": None, "hash": "", "limits": 1}, "alarms": [], "hot": [], "rejected": [],
+                      "decisions": {"spanSeconds": 10, "allowedPerSecond": allowed, "rejectedPerSecond": rejected, "p50Us": None, "p99Us": None}})
+    text = sluice("top", "--admin", url).stdout
+    assert re.search("^hot key .*\n" + re.escape(hot) + "\n\nrejected key .*\n" + re.escape(said) + "\n$", text, re.M) and ", 1 limit\n" in text, text
 
 
 def test_once_on_a_terminal(start, top):
