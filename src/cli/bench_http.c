@@ -100,6 +100,29 @@ static char *make_request(const struct http_values *values, const struct target 
     return text;
 }
 
+static void print_others(const struct load_result *result)
+{
+    printf("  others:");
+    for (unsigned i = 0; i < LOAD_STATUSES; i++)
+        if (result->others[i])
+            printf(" %llu of %u", (unsigned long long)result->others[i], i);
+    putchar('\n');
+}
+
+static json_t *others_json(const struct load_result *result)
+{
+    json_t *others = json_object();
+    char status[12];
+
+    for (unsigned i = 0; i < LOAD_STATUSES; i++) {
+        if (!result->others[i])
+            continue;
+        snprintf(status, sizeof status, "%u", i);
+        json_object_set_new(others, status, json_integer((json_int_t)result->others[i]));
+    }
+    return others;
+}
+
 static void print_result(const struct load_result *result, double rate, const struct load_options *options)
 {
     const struct hdr *h = &result->latency_ns;
@@ -112,6 +135,8 @@ static void print_result(const struct load_result *result, double rate, const st
     printf("  %12.0f answers/s   %llu: %llu of 200, %llu of 429, %llu others\n",
            (double)result->answers / result->seconds, (unsigned long long)result->answers,
            (unsigned long long)result->ok, (unsigned long long)result->limited, (unsigned long long)result->other);
+    if (result->other)
+        print_others(result);
     printf("  latency, us%s: p50 %.0f  p90 %.0f  p99 %.0f  p99.9 %.0f  max %.0f\n",
            rate > 0 ? " from the scheduled instant" : "", (double)hdr_percentile(h, 50000) / 1e3,
            (double)hdr_percentile(h, 90000) / 1e3, (double)hdr_percentile(h, 99000) / 1e3,
@@ -135,6 +160,8 @@ static json_t *result_json(const struct load_result *result, double rate, const 
                   "late", (json_int_t)result->late, "unanswered", (json_int_t)result->unsent, "latencyNs",
                   bench_hdr_json(&result->latency_ns), "clientCpuNsPerAnswer", (double)result->client_cpu_ns / answers);
 
+    if (json)
+        json_object_set_new(json, "others", others_json(result));
     if (json && options->server_pid)
         json_object_set_new(json, "serverCpuNsPerAnswer", json_real((double)result->server_cpu_ns / answers));
     return json;

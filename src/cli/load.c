@@ -98,12 +98,14 @@ static void count_answer(struct load *load, const struct connection *c, uint64_t
     if (now_ns < load->counted_ns || now_ns >= load->end_ns)
         return;
     result->answers++;
-    if (c->parser.status_code == 200)
+    if (c->parser.status_code == 200) {
         result->ok++;
-    else if (c->parser.status_code == 429)
+    } else if (c->parser.status_code == 429) {
         result->limited++;
-    else
+    } else {
         result->other++;
+        result->others[c->parser.status_code < LOAD_STATUSES ? c->parser.status_code : 0]++;
+    }
     hdr_record(&result->latency_ns, now_ns - c->due_ns);
 }
 

@@ -26,9 +26,12 @@ struct load_options {
     pid_t server_pid;                 /* whose CPU time is taken over the counted part; 0: nobody's */
 };
 
+#define LOAD_STATUSES 600u
+
 struct load_result {
     struct hdr latency_ns;
     uint64_t answers, ok, limited, other; /* 200, 429 and everything else, counted part */
+    uint64_t others[LOAD_STATUSES];       /* of those, by status; 0: beyond the last */
     uint64_t late;                        /* open loop: arrivals that found no connection free */
     uint64_t unsent;                      /* open loop: arrivals still waiting or under way at the end */
     double seconds;                       /* the counted part, as it really was */

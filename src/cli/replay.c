@@ -126,6 +126,9 @@ static int run_with(const struct cli_call *call, const struct sl_replay_options 
         status = cli_print_json(sl_replay_summary_json(summary), CLI_DONE);
     else
         sl_replay_print_text(summary, stdout);
+    if (status == CLI_DONE && summary->events == 0 && summary->malformed > 0) /* an answer about nothing is none */
+        status =
+            cli_fail(CLI_NO, "not one line of the log could be read as an event: is --format what it is written in?");
     sl_replay_summary_free(&summary);
     return status;
 }

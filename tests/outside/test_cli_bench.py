@@ -69,7 +69,9 @@ def test_http_rejections_and_other_answers_are_told_apart(sluice, start):
     assert answers["ok"] <= 10 and answers["limited"] == answers["answers"] - answers["ok"] > 0
     run = sluice("bench", "http", f"http://{daemon.http}/nowhere", "--warm-up", "0s", "--duration", "50ms", "--json")
     answers = json.loads(run.stdout)["runs"][0]
-    assert answers["other"] == answers["answers"] > 0
+    assert answers["other"] == answers["answers"] > 0 and answers["others"] == {"404": answers["other"]}
+    run = sluice("bench", "http", f"http://{daemon.http}/nowhere", "--warm-up", "0s", "--duration", "50ms")
+    assert re.search(r"others: \d+ of 404", run.stdout)
 
 
 def test_http_for_reading_says_what_and_where(sluice, daemon):

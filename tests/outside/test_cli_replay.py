@@ -75,9 +75,14 @@ def test_verdicts_never_overwrite_what_is_read(sluice, policy_file, tmp_path):
 
 
 def test_malformed_lines_are_counted_and_shown_and_never_fatal(sluice, policy_file):
-    run = sluice("replay", "--policy", policy_file(POLICY), "--json", "-", stdin="this is no log line\n")
+    """Unless there is nothing else: then nothing was replayed, and that is no success."""
+    bad = "this is no log line\n"
+    run = sluice("replay", "--policy", policy_file(POLICY), "--json", "-", stdin=bad + open(LOG).readline())
     summary = json.loads(run.stdout)
-    assert run.returncode == 0 and summary["events"] == 0 and summary["malformed"] == 1
+    assert run.returncode == 0 and (summary["events"], summary["malformed"]) == (1, 1)
+    run = sluice("replay", "--policy", policy_file(POLICY), "--json", "-", stdin=bad)
+    summary = json.loads(run.stdout)
+    assert run.returncode == 1 and summary["events"] == 0 and summary["malformed"] == 1 and "not one line" in run.stderr
 
 
 def test_progress_is_drawn_on_a_terminal_only(policy_file):
