@@ -155,7 +155,7 @@ static void print_reason(const json_t *r)
     admin_text(r, "reason", reason);
     printf("    reason   %s", reason);
     if (!strcmp(reason, "rate_limited") && limit >= 0 && remaining >= 0) {
-        printf(": %lld of %lld were left, ", remaining, limit);
+        printf(": %lld of %lld %s left, ", remaining, limit, remaining == 1 ? "was" : "were");
         print_wanted(r, "less than it wanted");
     } else if (!strcmp(reason, "cost_exceeds_limit")) {
         printf(": ");
