@@ -170,15 +170,20 @@ static int conflict(const struct cli_connect *connect, const char *why, struct c
 {
     struct sl_alloc alloc = sl_alloc_system();
     struct sl_version_text text = {.bytes = NULL};
-    int status = cli_daemon_fetch(connect, 0, &pushed->has_version, &pushed->version, &text);
+    struct sl_version version;
+    bool found = false;
+    int status = cli_daemon_fetch(connect, 0, &found, &version, &text);
 
     sl_version_text_free(&alloc, &text);
     pushed->conflict = true;
     snprintf(pushed->why, sizeof pushed->why, "%s", why);
-    if (!status && pushed->has_version)
-        snprintf(pushed->why, sizeof pushed->why, "version %" PRIu64 " by %s is current; nothing was changed",
-                 pushed->version.number, pushed->version.author);
-    return status;
+    if (status || !found)
+        return status;
+    pushed->has_version = true;
+    pushed->version = version;
+    snprintf(pushed->why, sizeof pushed->why, "version %" PRIu64 " by %s is current; nothing was changed",
+             pushed->version.number, pushed->version.author);
+    return 0;
 }
 
 static const char *path_of(const struct sl_version_draft *draft, enum sl_warnings refused)

@@ -143,7 +143,7 @@ bool sl_http_decode(struct sl_slice raw, char *buf, size_t buf_size, size_t *ret
 
 bool sl_http_next_parameter(struct sl_slice *query, struct sl_slice *ret_name, struct sl_slice *ret_value)
 {
-    const char *at = query->text, *end = at + query->len, *stop, *equals;
+    const char *at = query->text, *end = query->len ? at + query->len : at, *stop, *equals; /* none may be NULL */
 
     while (query->len && *at == '&')
         at++, query->len--;
