@@ -115,8 +115,8 @@ static int promote_version(const struct cli_call *call)
     if (!answer)
         return status;
     json_decref(answer);
-    if (cli_given(call, "if-version")) {
-        match = match_of(call, cli_shadow_values(call)->if_version, &status);
+    if (cli_given(call, "expect")) {
+        match = match_of(call, cli_shadow_values(call)->expect, &status);
         if (!match)
             return status;
     }
@@ -300,8 +300,8 @@ static int run_promote(const struct cli_call *call)
 {
     const char *path = cli_shadow_values(call)->policy;
 
-    if (path && cli_given(call, "if-version"))
-        return cli_fail(CLI_USAGE, "--if-version is for versions on a store, --policy for a daemon without one");
+    if (path && cli_given(call, "expect"))
+        return cli_fail(CLI_USAGE, "--expect is for versions on a store, --policy for a daemon without one");
     return path ? promote_file(call, path) : promote_version(call);
 }
 
@@ -311,9 +311,9 @@ static const struct sl_option promote_rows[] = {
     CLI_ADMIN_ROW(struct cli_shadow_values),
     CLI_CONNECT_ROWS(struct cli_shadow_values, "admin-token"),
     {.group = "Promote",
-     .name = "if-version",
+     .name = "expect",
      .type = SL_OPTION_COUNT,
-     .offset = offsetof(struct cli_shadow_values, if_version),
+     .offset = offsetof(struct cli_shadow_values, expect),
      .argument = "N",
      .max = SL_VERSION_NUMBER_MAX - 1,
      .flags = SL_OPTION_FLAG_ONLY,
@@ -355,7 +355,7 @@ const struct cli_command cli_policy_promote = {
         "it. The policy\n"
         "it was compared with must still be the current one: when somebody has pushed another since, nothing is "
         "changed, and the\n"
-        "status is 1; --if-version N replaces version N all the same. A daemon without a store follows its file: with "
+        "status is 1; --expect N replaces version N all the same. A daemon without a store follows its file: with "
         "--policy FILE\n"
         "the candidate is written there, whole or not at all, and the daemon takes it; what was there before is kept "
         "as "
@@ -363,7 +363,7 @@ const struct cli_command cli_policy_promote = {
         "A candidate of which no decision has been compared yet is refused (--force), as are misspelt names "
         "(--allow-warnings).\n\n"
         "  sluice policy promote --comment 'rehearsed for a week'\n"
-        "  sluice policy promote --if-version 12\n"
+        "  sluice policy promote --expect 12\n"
         "  sluice policy promote --policy /etc/sluice/policy.yaml",
     .rows = promote_rows,
     .n_rows = sizeof promote_rows / sizeof promote_rows[0],

@@ -1,4 +1,5 @@
 /* What the admin listener is asked about versions: pushes, rollbacks, histories. */
+#include "base/err.h"
 #include "control/report.h"
 #include "sluiced/outcome.h"
 #include "sluiced/plane.h"
@@ -147,14 +148,16 @@ static void push(struct task *task)
     char name[48] = "the policy", why[SL_CONTROL_WHY_MAX];
     const char *wrong = NULL;
     enum sl_control outcome;
+    int err;
 
     if (task->from)
         snprintf(name, sizeof name, "version %" PRIu64, task->from);
-    if (sl_source_try(task->plane->source, &task->text, name, task->from ? SL_WARNINGS_NONE : job->refused, why,
-                      sizeof why)) {
+    err = sl_source_try(task->plane->source, &task->text, name, task->from ? SL_WARNINGS_NONE : job->refused, why,
+                        sizeof why);
+    if (err) {
         sl_log(task->plane->log, SL_LOG_WARNING, "audit: a push of the policy through %s is not valid: %s", job->peer,
                why);
-        refuse(task, 422, why);
+        refuse(task, err == SL_EPOLICY ? 422 : 500, why);
         return;
     }
     snprintf(author, sizeof author, "admin at %s", job->peer);

@@ -162,11 +162,13 @@ static void begin_start(struct task *task)
     const struct sl_version_text text = {
         .body = job->body, .body_len = job->body_len, .keys = job->keys, .keys_len = job->keys_len};
     char why[SL_CONTROL_WHY_MAX];
+    int err;
 
     if (is_none(&text))
         refuse(task, 422, "That is no policy.");
-    else if (sl_source_try(task->rehearsal->set.source, &text, "the candidate", SL_WARNINGS_NONE, why, sizeof why))
-        refuse(task, 422, why);
+    else if ((err = sl_source_try(task->rehearsal->set.source, &text, "the candidate", SL_WARNINGS_NONE, why,
+                                  sizeof why)))
+        refuse(task, err == SL_EPOLICY ? 422 : 500, why);
     else
         push_candidate(task, &text, sl_source_runs(task->rehearsal->set.source).number, job->comment, on_started);
 }
@@ -252,10 +254,12 @@ static void promote(struct task *task, const struct sl_pointer *live)
                                            .expected = live->number};
     const char *wrong = NULL;
     enum sl_control outcome;
+    int err;
 
     snprintf(comment, sizeof comment, "promoted from shadow %" PRIu64, task->candidate.number);
-    if (sl_source_try(task->rehearsal->set.source, &task->text, "the candidate", SL_WARNINGS_NONE, why, sizeof why)) {
-        refuse(task, 422, why);
+    err = sl_source_try(task->rehearsal->set.source, &task->text, "the candidate", SL_WARNINGS_NONE, why, sizeof why);
+    if (err) {
+        refuse(task, err == SL_EPOLICY ? 422 : 500, why);
         return;
     }
     outcome = sl_versions_push(&task->rehearsal->set.plane->place, &draft, on_promoted, task, &wrong);

@@ -98,8 +98,8 @@ def test_a_promotion_that_was_overtaken_is_refused(two, fleet):
         until(lambda: one.daemon.verdict("probe", cost=0)["policy"] == "urgent", lambda: one.daemon.log)
         until(lambda: one.report()["liveChanged"], lambda: one.daemon.log)
         assert one.report()["active"] and one.report()["live"]["version"] == 1 and one.report()["against"]["version"] == 0
-    two[0].sluice("policy", "promote", "--force", "--if-version", "7", status=1)
-    done = two[0].sluice("policy", "promote", "--force", "--if-version", "1", "--comment", "on purpose")
+    two[0].sluice("policy", "promote", "--force", "--expect", "7", status=1)
+    done = two[0].sluice("policy", "promote", "--force", "--expect", "1", "--comment", "on purpose")
     assert "version 2 is current" in done.stdout
     until(lambda: two[1].daemon.verdict("probe", cost=0)["policy"] == "strict", lambda: two[1].daemon.log)
 
