@@ -9,6 +9,7 @@
 #define sl_counters_add(counters, slot, limit, rejected, allowed) \
     ((void)(counters), (void)(slot), (void)(limit), (void)(rejected), (void)(allowed))
 #define sl_pulse_ticks(pulse) ((void)(pulse), UINT64_C(1)) /* never one that is timed */
-#define sl_tap_request(limiter, slot, request, rejected) ((void)(limiter), (void)(slot), (void)(request), (void)(rejected))
+#define sl_tap_request(limiter, slot, request, rejected) \
+    ((void)(limiter), (void)(slot), (void)(request), (void)(rejected))
 
 #endif

@@ -12,7 +12,7 @@ struct cli_shadow_values {
     struct cli_connect connect;
     char *author, *comment;
     bool once, stop;              /* shadow */
-    uint64_t expect;          /* promote; only when given */
+    uint64_t expect;              /* promote; only when given */
     char *policy;                 /* promote */
     struct cli_warnings warnings; /* promote */
     bool force;                   /* promote */

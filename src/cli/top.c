@@ -344,7 +344,7 @@ static void print_list(const json_t *answer, const char *name, const char *headi
     printf("\n%s%s%s\n", style->bold, cell, style->end);
     json_array_foreach(list, i, key)
     {
-        key_cell(key, NULL, 80, cell);
+        key_cell(key, heading, 80, cell);
         printf("%s\n", cell);
     }
     if (!json_array_size(list))

@@ -271,7 +271,7 @@ static void arm(struct sl_call *call, struct sl_traces *traces, const struct sl_
                 struct sl_http_response *response)
 {
     const struct sl_policy *policy = sl_service_policy(call->service);
-    struct order_texts texts;
+    struct order_texts texts = {.key = ""};
     struct sl_trace_order order = {.count = 0};
     struct sl_trace_state state;
     struct sl_traced none;
