@@ -1,6 +1,7 @@
 #include "lib/loop.h"
 
 #include "base/err.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -160,18 +161,6 @@ static void *run(void *ctx)
 
 /* ---- life */
 
-/* The program's signals are not for this thread, nor for those that libuv starts from it; but a fault stays one. */
-static void block_signals(sigset_t *ret_before)
-{
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t all;
-
-    sigfillset(&all);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigdelset(&all, faults[i]);
-    pthread_sigmask(SIG_BLOCK, &all, ret_before);
-}
-
 static void init_lock(struct sl_loop *loop)
 {
     pthread_condattr_t attributes;
@@ -250,7 +239,7 @@ int sl_loop_new(struct sl_tier *tier, struct sl_loop **ret_loop, char *ret_why, 
     err = open_handles(loop);
     if (err != 0)
         return give_up(loop, err, ret_why, why_size);
-    block_signals(&before);
+    sl_block_signals(&before);
     err = sl_lane_new(tier->fleet, &loop->net.net, &tier->lane, why, sizeof why);
     if (err == 0)
         err = sl_lib_versions_start(&loop->versions, tier, &loop->uv, &loop->net.net, why, sizeof why);
@@ -270,7 +259,7 @@ int sl_loop_start(struct sl_loop *loop, char *ret_why, size_t why_size)
     sigset_t before;
     int err;
 
-    block_signals(&before);
+    sl_block_signals(&before);
     err = pthread_create(&loop->thread, NULL, run, loop);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err == 0)
@@ -281,24 +270,12 @@ int sl_loop_start(struct sl_loop *loop, char *ret_why, size_t why_size)
     return SL_EBUSY;
 }
 
-static void in_ms(unsigned ms, struct timespec *ret_at)
-{
-    clock_gettime(CLOCK_MONOTONIC, ret_at);
-    ret_at->tv_sec += ms / 1000;
-    ret_at->tv_nsec += (long)(ms % 1000) * 1000000;
-    if (ret_at->tv_nsec >= 1000000000) {
-        ret_at->tv_sec++;
-        ret_at->tv_nsec -= 1000000000;
-    }
-}
-
 bool sl_loop_wait_ready(struct sl_loop *loop, unsigned for_ms)
 {
-    struct timespec until;
+    struct timespec until = sl_time_in_ms(CLOCK_MONOTONIC, for_ms);
     bool ready;
     int err = 0;
 
-    in_ms(for_ms, &until);
     pthread_mutex_lock(&loop->lock);
     while (!loop->ready && err != ETIMEDOUT)
         err = pthread_cond_timedwait(&loop->changed, &loop->lock, &until);
@@ -310,7 +287,7 @@ bool sl_loop_wait_ready(struct sl_loop *loop, unsigned for_ms)
 
 void sl_loop_stop(struct sl_loop *loop)
 {
-    struct timespec until;
+    struct timespec until = sl_time_in_ms(CLOCK_MONOTONIC, END_MS);
     pthread_t thread = loop->thread;
     bool ended;
     int err = 0;
@@ -319,7 +296,6 @@ void sl_loop_stop(struct sl_loop *loop)
     pthread_mutex_lock(&loop->lock);
     while (!loop->released)
         pthread_cond_wait(&loop->changed, &loop->lock);
-    in_ms(END_MS, &until);
     while (!loop->ended && err != ETIMEDOUT)
         err = pthread_cond_timedwait(&loop->changed, &loop->lock, &until);
     ended = loop->ended;

@@ -3,6 +3,7 @@
 #include "shadow/run.h"
 
 #include "base/err.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -223,18 +224,6 @@ static void free_run(struct sl_shadow_run *run)
     sl_free(&alloc, run);
 }
 
-/* The program's signals are not for this thread, nor for those that libuv starts from it; but a fault stays one. */
-static void block_signals(sigset_t *ret_before)
-{
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t all;
-
-    sigfillset(&all);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigdelset(&all, faults[i]);
-    pthread_sigmask(SIG_BLOCK, &all, ret_before);
-}
-
 static int open_run(struct sl_shadow_run *run, char *why, size_t why_size)
 {
     int err = open_limiter(run, why, why_size);
@@ -290,7 +279,7 @@ int sl_shadow_run_new(struct sl_shadow *shadow, const struct sl_version_text *te
     run->name = sl_strndup(&run->alloc, name, strlen(name));
     err = run->name ? sl_shadow_copy_text(&run->alloc, text, &run->text) : SL_ENOMEM;
     if (!err) {
-        block_signals(&before);
+        sl_block_signals(&before);
         err = open_run(run, why, why_size);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
@@ -309,24 +298,12 @@ void sl_shadow_run_stop(struct sl_shadow_run *run)
     uv_async_send(&run->wake);
 }
 
-static void in_ms(unsigned ms, struct timespec *ret_at)
-{
-    clock_gettime(CLOCK_MONOTONIC, ret_at);
-    ret_at->tv_sec += ms / 1000;
-    ret_at->tv_nsec += (long)(ms % 1000) * 1000000;
-    if (ret_at->tv_nsec >= 1000000000) {
-        ret_at->tv_sec++;
-        ret_at->tv_nsec -= 1000000000;
-    }
-}
-
 bool sl_shadow_run_join(struct sl_shadow_run *run, unsigned ms)
 {
-    struct timespec until;
+    struct timespec until = sl_time_in_ms(CLOCK_MONOTONIC, ms);
     int err = 0;
     bool ended;
 
-    in_ms(ms, &until);
     pthread_mutex_lock(&run->lock);
     while (!run->ended && err != ETIMEDOUT)
         err = ms ? pthread_cond_timedwait(&run->changed, &run->lock, &until)

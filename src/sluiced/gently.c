@@ -1,5 +1,7 @@
 #include "sluiced/gently.h"
 
+#include "base/thread.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -8,7 +10,6 @@
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NICE_MIN (-20)
@@ -75,30 +76,18 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* In so many ms. */
-static struct timespec after(long ms)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_nsec += ms * 1000000L;
-    t.tv_sec += t.tv_nsec / 1000000000L;
-    t.tv_nsec %= 1000000000L;
-    return t;
-}
-
 /* Waits; when it takes too long, the thread gets a share of its own. Again and again, as it may have been kept from giving
  * way itself until now. */
 static void wait_for(pthread_t thread, struct task *task)
 {
-    struct timespec until = after(SL_GENTLY_PATIENCE_MS);
+    struct timespec until = sl_time_in_ms(CLOCK_REALTIME, SL_GENTLY_PATIENCE_MS);
 
     while (pthread_timedjoin_np(thread, NULL, &until) != 0) {
         int self = atomic_load(&task->idle); /* not joined: it is this thread's still */
 
         if (self)
             sched_setscheduler(self, SCHED_OTHER, &(struct sched_param){.sched_priority = 0});
-        until = after(SL_GENTLY_PATIENCE_MS);
+        until = sl_time_in_ms(CLOCK_REALTIME, SL_GENTLY_PATIENCE_MS);
     }
 }
 
