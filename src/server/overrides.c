@@ -30,14 +30,7 @@ static void on_arrived(struct sl_post *post)
     struct sl_override_job *job = (struct sl_override_job *)post;
     struct sl_http_response *response = sl_http_later_begin(job->later);
 
-    if (job->text) {
-        response->status = job->status;
-        response->content_type = "application/json";
-        sl_buf_text(&response->body, job->text);
-        sl_buf_text(&response->body, "\n");
-    } else {
-        sl_problem(response, job->status, job->why, job->field);
-    }
+    sl_answer_text(response, job->status, job->text, job->why, job->field);
     sl_http_later_send(job->later);
     free_job(job);
 }

@@ -31,14 +31,7 @@ static void on_arrived(struct sl_post *post)
 
     if (job->etag[0])
         sl_answer_etag(response, job->etag);
-    if (job->text) {
-        response->status = job->status;
-        response->content_type = "application/json";
-        sl_buf_text(&response->body, job->text);
-        sl_buf_text(&response->body, "\n");
-    } else {
-        sl_problem(response, job->status, job->why, job->field);
-    }
+    sl_answer_text(response, job->status, job->text, job->why, job->field);
     sl_http_later_send(job->later);
     sl_policy_job_free(job);
 }

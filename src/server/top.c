@@ -1,5 +1,6 @@
 /* GET /v1/top: the hottest keys and the most rejected ones, as clients sent them, and how it goes all in all. */
 #include "server/params.h"
+#include "server/json_answer.h"
 #include "server/problem.h"
 #include "server/route.h"
 
@@ -101,13 +102,7 @@ void sl_handle_top(struct sl_call *call, const struct sl_http_request *request, 
         return;
     value = answer_json(call->service, (unsigned)n);
     text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
-    if (text) {
-        response->content_type = "application/json";
-        sl_buf_text(&response->body, text);
-        sl_buf_text(&response->body, "\n");
-    } else {
-        sl_problem(response, 500, "Out of memory.", NULL);
-    }
+    sl_answer_text(response, text ? 200 : 500, text, "Out of memory.", NULL);
     free(text);
     json_decref(value);
 }
