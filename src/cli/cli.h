@@ -108,6 +108,21 @@ void cli_format_count(unsigned long long n, char *buf, size_t size);
 /* Who calls: USER@HOST, as far as they are known. */
 void cli_default_author(char *buf, size_t size);
 
+/* --author and --comment of a change, for values with members of these names. */
+#define CLI_SIGNATURE_ROWS(heading, values_type, comment_is)                                                     \
+    {.group = (heading),                                                                                         \
+     .name = "author",                                                                                           \
+     .type = SL_OPTION_TEXT,                                                                                     \
+     .offset = offsetof(values_type, author),                                                                    \
+     .argument = "NAME",                                                                                         \
+     .flags = SL_OPTION_FLAG_ONLY,                                                                               \
+     .sentence = "who it is by, up to 128 bytes; without it USER@HOST"},                                         \
+    {                                                                                                            \
+        .name = "comment", .type = SL_OPTION_TEXT, .offset = offsetof(values_type, comment), .argument = "TEXT", \
+        .flags = SL_OPTION_FLAG_ONLY, .sentence = (comment_is)                                                   \
+    }
+#define CLI_COMMENT_IS "why, up to 1,024 bytes"
+
 /* Help of one command, and of all. */
 void cli_print_help(const struct cli_command *command, FILE *out);
 void cli_print_overview(FILE *out);

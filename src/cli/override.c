@@ -350,17 +350,7 @@ static int run_history(const struct cli_call *call)
         .sentence = "one limit; without it every one that wins for the key and separates by it"     \
     }
 
-#define CHANGE_ROWS                                                                                     \
-    {.name = "author",                                                                                  \
-     .type = SL_OPTION_TEXT,                                                                            \
-     .offset = offsetof(struct override_values, author),                                                \
-     .argument = "NAME",                                                                                \
-     .flags = SL_OPTION_FLAG_ONLY,                                                                      \
-     .sentence = "who it is by, up to 128 bytes; without it USER@HOST"},                                \
-    {                                                                                                   \
-        .name = "comment", .type = SL_OPTION_TEXT, .offset = offsetof(struct override_values, comment), \
-        .argument = "TEXT", .flags = SL_OPTION_FLAG_ONLY, .sentence = "why, up to 1,024 bytes"          \
-    }
+#define CHANGE_ROWS CLI_SIGNATURE_ROWS(NULL, struct override_values, CLI_COMMENT_IS)
 
 static const struct sl_option set_rows[] = {
     WHERE_ROWS,

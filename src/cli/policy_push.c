@@ -251,20 +251,7 @@ static int run_rollback(const struct cli_call *call)
 /* ---- the commands */
 
 #define PUSH_ROWS                                                                                                      \
-    CLI_VERSIONS_ROWS(struct push_values),                                                                             \
-        {.group = "Version",                                                                                           \
-         .name = "author",                                                                                             \
-         .type = SL_OPTION_TEXT,                                                                                       \
-         .offset = offsetof(struct push_values, author),                                                               \
-         .argument = "NAME",                                                                                           \
-         .flags = SL_OPTION_FLAG_ONLY,                                                                                 \
-         .sentence = "who it is by, up to 128 bytes; without it USER@HOST"},                                           \
-        {.name = "comment",                                                                                            \
-         .type = SL_OPTION_TEXT,                                                                                       \
-         .offset = offsetof(struct push_values, comment),                                                              \
-         .argument = "TEXT",                                                                                           \
-         .flags = SL_OPTION_FLAG_ONLY,                                                                                 \
-         .sentence = "why, up to 1,024 bytes"},                                                                        \
+    CLI_VERSIONS_ROWS(struct push_values), CLI_SIGNATURE_ROWS("Version", struct push_values, CLI_COMMENT_IS),          \
         {.name = "expect",                                                                                             \
          .type = SL_OPTION_COUNT,                                                                                      \
          .offset = offsetof(struct push_values, expect),                                                               \
